@@ -1,0 +1,35 @@
+"""How a command ends: exit codes, and the one line that says what went wrong."""
+
+from __future__ import annotations
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+NOTHING_THERE = 3
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+PIPE_CLOSED = 141  # 128 + SIGPIPE
+
+
+class CommandError(Exception):
+    """Something that a person has to put right. Its text is the one line they get to read."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return what `error` says, in one line that is safe to print, its type first where the text alone says little."""
+    from nobroker.cli.text import escape
+
+    try:
+        text = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
+    except Exception as broken:  # a __str__ that raises: its type is all there is to say
+        text = f"(its text could not be made: {type(broken).__name__})"
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename!r}" if error.filename is not None else ""
+        text = f"{error.strerror}{where}"
+    named = _speaks_for_itself(error)
+    return escape(text if named and text else f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _speaks_for_itself(error: BaseException) -> bool:
+    if isinstance(error, CommandError | ValueError | TypeError | OSError):
+        return True
+    return any(base.__name__ == "NobrokerError" for base in type(error).__mro__)

@@ -1,0 +1,102 @@
+"""The job as people see it: a value, not a handle. Changing it changes no queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+
+class JobState(StrEnum):
+    """Where a job is in its life. Equal to its lower-case name.
+
+    A delayed job is READY with ``available_at`` in the future: whether it may be
+    leased is a question of the clock, not a state of its own.
+    """
+
+    READY = "ready"
+    LEASED = "leased"
+    DONE = "done"
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class Job:
+    """One job at one moment.
+
+    All times are seconds since the epoch, as floats.
+
+    Attributes:
+        id: the caller's own id, or one that the queue made.
+        payload: what was enqueued.
+        priority: higher is delivered first.
+        state: see `JobState`.
+        attempts: how often the job was leased, the present lease included.
+        max_attempts: after so many attempts a failure is final.
+        available_at: not delivered before.
+        enqueued_at: when the queue took it.
+        lease_deadline: when the present lease ends; None when not leased.
+        lease_token: the fence of the present (or last) lease; None when never leased.
+        last_error: text of the newest failure.
+        seq: place in the order of insertion; never given twice.
+        lane: the lane of the log it travels in.
+        metadata: what the caller attached; not looked at.
+        result: what the ack stored.
+        progress: what the holder reported last.
+        job_state: a small value the holder keeps across attempts.
+        expires_at: never delivered for the first time after this.
+        cancel_requested: the holder is asked to stop.
+        created: False when `enqueue` found the id already known.
+    """
+
+    id: str
+    payload: Any
+    priority: int = 0
+    state: JobState = JobState.READY
+    attempts: int = 0
+    max_attempts: int = 5
+    available_at: float = 0.0
+    enqueued_at: float = 0.0
+    lease_deadline: float | None = None
+    lease_token: int | None = None
+    last_error: str | None = None
+    seq: int = 0
+    lane: str = ""
+    metadata: Any = None
+    result: Any = None
+    progress: Any = None
+    job_state: Any = None
+    expires_at: float | None = None
+    cancel_requested: bool = False
+    created: bool = True
+
+    def is_eligible(self, now: float) -> bool:
+        """Whether it may be leased at `now` (seconds since the epoch)."""
+        return self.state is JobState.READY and self.available_at <= now
+
+    def snapshot(self) -> Job:
+        """A copy; the payload is shared."""
+        return replace(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields by name, the state as its string."""
+        found = {name: getattr(self, name) for name in _FIELDS}
+        found["state"] = self.state.value
+        return found
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Job:
+        """The reverse of `to_dict`. Missing fields take their defaults, unknown ones are left out.
+
+        Raises:
+            KeyError: without an ``id``.
+            ValueError: for a state that is none.
+        """
+        known = {name: data[name] for name in _FIELDS if name in data}
+        known["id"] = data["id"]
+        known.setdefault("payload", None)
+        known["state"] = JobState(known.get("state", "ready"))
+        return cls(**known)
+
+
+_FIELDS = tuple(field.name for field in fields(Job))

@@ -1,0 +1,70 @@
+"""What the queue tells about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nobroker_mmap.recovery import RecoveryReport
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """Counts of jobs by state, and three facts beside them.
+
+    Attributes:
+        ready: may be leased now.
+        delayed: waits for its time (retries after backoff too).
+        leased: held by somebody.
+        done: finished and not yet forgotten.
+        dead: in the dead-letter queue.
+        total: the sum of the five.
+        oldest_ready_age: seconds that the longest waiting of the ready ones has waited; None when there is none.
+        paused: whether leasing is switched off.
+        bytes: what the log takes, in bytes in use.
+    """
+
+    ready: int
+    delayed: int
+    leased: int
+    done: int
+    dead: int
+    total: int
+    oldest_ready_age: float | None = None
+    paused: bool = False
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"ready={self.ready} delayed={self.delayed} leased={self.leased} "
+            f"done={self.done} dead={self.dead} total={self.total}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What a compaction did. Bytes are those in use, not those preallocated."""
+
+    bytes_before: int
+    bytes_after: int
+    jobs_kept: int
+    jobs_dropped: int
+
+    @property
+    def bytes_reclaimed(self) -> int:
+        return self.bytes_before - self.bytes_after
+
+    def describe(self) -> str:
+        """One line for people."""
+        share = 100 * self.bytes_reclaimed / self.bytes_before if self.bytes_before else 0.0
+        return (
+            f"{self.bytes_before:,} -> {self.bytes_after:,} bytes ({share:.0f} % reclaimed), "
+            f"{self.jobs_kept:,} jobs kept, {self.jobs_dropped:,} finished ones forgotten"
+        )
+
+
+__all__ = ["CompactionResult", "QueueStats", "RecoveryReport"]
