@@ -1,0 +1,387 @@
+"""Values <-> bytes: what a payload may be, and how it is packed.
+
+The rule is one of *exact* types, so that what is leased equals what was enqueued, at every depth:
+None, bool, int of any size, float, str (lone surrogates too), bytes, list, tuple (comes back as a list), dict with str, int, float, bool,
+bytes or None keys, datetime, date, time, timedelta, Decimal, UUID. Sub-classes and everything else are refused
+with the place where they stand.
+
+Speed comes from letting C do the walking: the packer with `strict_types`, and `_plain`, which looks at the types level by level. Only what
+neither takes as it is (dates, tuples, big numbers, mistakes) is walked in Python.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Any, Final
+from uuid import UUID
+
+import msgpack
+
+from nobroker.errors import SerializationError
+
+MAX_VALUE_BYTES: Final = 8 * 2**20
+"""The packed size of one payload, metadata, result or state."""
+
+MAX_DEPTH: Final = 500
+"""How deep lists and dicts may nest. Below what any version of msgpack packs (511) and unpacks, the record's own list included."""
+
+BATCH_JOBS: Final = 1000
+BATCH_BYTES: Final = 2**20
+
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_EXTENDED: Final = frozenset({datetime, date, time, timedelta, Decimal, UUID})
+_CONTAINERS: Final = frozenset({list, tuple, dict})
+_KEYS: Final = _SCALARS
+
+_INT, _DATETIME, _DATE, _TIME, _DELTA, _DECIMAL, _UUID = range(1, 8)
+
+_PLAIN: Final = _SCALARS | _CONTAINERS
+_ONLY_DICTS: Final = frozenset({dict})
+
+_PACKER_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError, MemoryError)
+
+
+class _Codec(threading.local):
+    """One packer per thread, and whether its hook was called: packers are not shared between threads."""
+
+    def __init__(self) -> None:
+        self.hooked = False
+        self.packer = msgpack.Packer(default=self._hook, strict_types=True)
+        self.lenient = msgpack.Packer(default=self._hook, strict_types=True, unicode_errors="surrogatepass")
+
+    def _hook(self, value: Any) -> Any:
+        self.hooked = True
+        return _extended(value)
+
+    def pack(self, value: Any) -> bytes:
+        self.hooked = False
+        packed: bytes
+        try:
+            packed = self.packer.pack(value)
+        except UnicodeEncodeError:
+            packed = self.lenient.pack(value)
+        return packed
+
+
+_codec = _Codec()
+
+
+def pack_value(value: Any, what: str = "payload") -> bytes:
+    """Pack one value.
+
+    Args:
+        value: see the rule above.
+        what: how to call it in an error.
+
+    Raises:
+        SerializationError: it is not of the allowed types, too deep, or over 8 MiB.
+    """
+    return pack_list([value], [what])[1:]
+
+
+def pack_list(values: list[Any], names: list[str] | None = None) -> bytes:
+    """Pack values into one array.
+
+    `names` are what errors call them; without, `payload` for a single one and `payloads[i]` else.
+    """
+    try:
+        packed = _codec.pack(values)
+    except _PACKER_ERRORS as error:
+        _refuse(values, names)
+        raise SerializationError(f"{_name(values, names, 0)} cannot be stored: {error}") from error
+    if _codec.hooked or not _plain(values):
+        _refuse(values, names)
+    if len(packed) > MAX_VALUE_BYTES:
+        _refuse_large(values, names)
+    return packed
+
+
+def pack_batches(payloads: Iterable[Any]) -> list[tuple[int, bytes]]:
+    """Pack any iterable into arrays of at most 1,000 values and about 1 MiB: `(count, packed)` each.
+
+    Raises:
+        SerializationError: names the first value that is refused, as `payloads[i]`.
+    """
+    batches: list[tuple[int, bytes]] = []
+    source = iter(payloads)
+    start = 0
+    while chunk := list(islice(source, BATCH_JOBS)):
+        names = _Numbered(start)
+        batches.extend(_split(chunk, names))
+        start += len(chunk)
+    return batches
+
+
+def _split(chunk: list[Any], names: _Numbered) -> Iterator[tuple[int, bytes]]:
+    try:
+        packed = pack_list(chunk, names)
+    except MemoryError:
+        packed = b""
+    if packed and (len(packed) <= BATCH_BYTES or len(chunk) == 1):
+        yield len(chunk), packed
+        return
+    half = len(chunk) // 2
+    yield from _split(chunk[:half], names)
+    yield from _split(chunk[half:], names.after(half))
+
+
+class _Numbered(list[str]):
+    """Names `payloads[i]`, made only when an error asks."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__()
+        self._start = start
+
+    def __getitem__(self, index: Any) -> Any:
+        return f"payloads[{self._start + index}]"
+
+    def after(self, count: int) -> _Numbered:
+        return _Numbered(self._start + count)
+
+
+def unpack(packed: bytes | memoryview) -> Any:
+    """The value again.
+
+    Raises:
+        ValueError: the bytes are not what `pack_value` or `pack_list` makes (in every such case).
+    """
+    try:
+        return msgpack.unpackb(packed, ext_hook=_from_extended, strict_map_key=False, unicode_errors="surrogatepass")
+    except (ValueError, TypeError, OverflowError, RecursionError, ArithmeticError, msgpack.UnpackException) as error:
+        raise ValueError(f"not a stored value: {error}") from error
+
+
+def unpack_plain(packed: bytes | memoryview) -> Any:
+    """A record's head: strings, numbers, bins, lists and maps, without extension types.
+
+    Raises:
+        ValueError: as `unpack`.
+    """
+    try:
+        return msgpack.unpackb(packed, strict_map_key=False, unicode_errors="surrogatepass")
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
+        raise ValueError(f"not a record's head: {error}") from error
+
+
+def pack_plain(value: Any) -> bytes:
+    """The reverse of `unpack_plain`; takes what the library itself made."""
+    return _codec.pack(value)
+
+
+def split_array(packed: bytes) -> list[bytes]:
+    """The packed elements of a packed array, without decoding them.
+
+    Raises:
+        ValueError: the bytes are not an array.
+    """
+    unpacker = msgpack.Unpacker(strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=len(packed) + 1)
+    unpacker.feed(packed)
+    try:
+        count = unpacker.read_array_header()
+        ends = [unpacker.tell()]
+        for _ in range(count):
+            unpacker.skip()
+            ends.append(unpacker.tell())
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise ValueError(f"not a packed array: {error}") from error
+    return [packed[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+
+
+def join_array(elements: list[bytes]) -> bytes:
+    """The reverse of `split_array`."""
+    header: bytes = msgpack.Packer().pack_array_header(len(elements))
+    return header + b"".join(elements)
+
+
+def storable_text(error: object, limit: int = 65536) -> str:
+    """Any error text made storable: surrogates and NULs escaped, at most `limit` bytes, the end kept.
+
+    Never raises: a `__str__` that does is data, too.
+    """
+    try:
+        text = error if type(error) is str else str(error)
+    except Exception as failure:  # whatever a foreign __str__ raises must not keep a job from failing properly
+        text = f"<{type(error).__name__} whose text raised {type(failure).__name__}>"
+    raw = text[-limit:].encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
+    if len(raw) > limit:
+        raw = raw[-limit:]
+    return raw.decode("utf-8", "ignore")
+
+
+def _plain(level: list[Any]) -> bool:
+    """Whether all is of the plain types and not too deep: level by level, so that C does the walking."""
+    for _ in range(MAX_DEPTH + 1):
+        kinds = set(map(type, level))
+        if kinds <= _SCALARS:
+            return True
+        if not kinds <= _PLAIN:
+            return False
+        dicts = level if kinds == _ONLY_DICTS else [value for value in level if type(value) is dict]
+        if not set(map(type, chain.from_iterable(dicts))) <= _KEYS:
+            return False
+        inner: list[Any] = list(chain.from_iterable(map(dict.values, dicts)))
+        if list in kinds or tuple in kinds:
+            lists = [value for value in level if type(value) is list or type(value) is tuple]
+            inner.extend(chain.from_iterable(lists))
+        level = inner
+    return False
+
+
+def _refuse(values: list[Any], names: list[str] | None) -> None:
+    """Raise for the first thing among the values that the rule refuses; return if there is none."""
+    for index, value in enumerate(values):
+        found = _first_fault(value)
+        if found is not None:
+            path, why = found
+            raise SerializationError(f"{_name(values, names, index)}{path} {why}")
+
+
+def _refuse_large(values: list[Any], names: list[str] | None) -> None:
+    for index, value in enumerate(values):
+        size = len(_codec.pack(value))
+        if size > MAX_VALUE_BYTES:
+            raise SerializationError(
+                f"{_name(values, names, index)} takes {size:,} bytes packed; at most {MAX_VALUE_BYTES:,} are stored. "
+                "Store it elsewhere and enqueue its name"
+            )
+
+
+def _name(values: list[Any], names: list[str] | None, index: int) -> str:
+    if names is not None:
+        return names[index]
+    return "payload" if len(values) == 1 else f"payloads[{index}]"
+
+
+def _first_fault(value: Any) -> tuple[str, str] | None:
+    """The path and the description of the first refused thing, without recursion: hostile depth is what it looks for."""
+    kind = type(value)
+    if kind in _SCALARS or kind in _EXTENDED:
+        return _scalar_fault(value)
+    if kind not in _CONTAINERS:
+        return "", f"is a {_type_name(kind)}, which is not stored"
+    stack: list[tuple[Iterator[tuple[Any, Any]], str]] = [(_items(value), "")]
+    while stack:
+        items, path = stack[-1]
+        for key, child in items:
+            place = f"{path}[{_shown(key)}]"
+            kind = type(child)
+            if type(items) is not enumerate and type(key) not in _KEYS:
+                return path, f"has a key of type {_type_name(type(key))}, which is not stored"
+            if kind in _CONTAINERS:
+                if len(stack) >= MAX_DEPTH:
+                    return place[:80] + "...", f"is nested more than {MAX_DEPTH} deep (or contains itself)"
+                stack.append((_items(child), place if len(place) < 4000 else place[:4000]))
+                break
+            if kind not in _SCALARS and kind not in _EXTENDED:
+                return place, f"is a {_type_name(kind)}, which is not stored"
+            fault = _scalar_fault(child)
+            if fault is not None:
+                return place, fault[1]
+        else:
+            stack.pop()
+    return None
+
+
+def _items(container: Any) -> Any:
+    return iter(container.items()) if type(container) is dict else enumerate(container)
+
+
+def _scalar_fault(value: Any) -> tuple[str, str] | None:
+    if type(value) is datetime or type(value) is time:
+        try:
+            value.utcoffset()
+        except Exception as error:  # a foreign tzinfo may raise anything
+            return "", f"is a {type(value).__name__} whose time zone fails: {error}"
+    return None
+
+
+def _type_name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _shown(key: Any) -> str:
+    text = repr(key)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _extended(value: Any) -> Any:
+    """The packer's hook: what msgpack has no form of its own for."""
+    kind = type(value)
+    if kind is tuple:
+        return list(value)
+    if kind is int:
+        return msgpack.ExtType(_INT, value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True))
+    if kind is datetime:
+        return msgpack.ExtType(_DATETIME, msgpack.packb(_datetime_parts(value)))
+    if kind is date:
+        return msgpack.ExtType(_DATE, value.isoformat().encode())
+    if kind is time:
+        return msgpack.ExtType(_TIME, msgpack.packb(_datetime_parts(value)))
+    if kind is timedelta:
+        return msgpack.ExtType(_DELTA, msgpack.packb([value.days, value.seconds, value.microseconds]))
+    if kind is Decimal:
+        return msgpack.ExtType(_DECIMAL, str(value).encode())
+    if kind is UUID:
+        return msgpack.ExtType(_UUID, value.bytes)
+    raise TypeError(f"a {_type_name(kind)} is not stored")
+
+
+def _datetime_parts(value: datetime | time) -> list[Any]:
+    """ISO text without offset, fold, offset, zone name.
+
+    The offset alone would do, but Python calls datetimes in a repeated hour unequal across zones; with the zone's name
+    the same zone comes back where it is known, and equality with it.
+    """
+    offset = value.utcoffset()
+    bare = value.replace(tzinfo=None, fold=0).isoformat()
+    micros = None if offset is None else offset // timedelta(microseconds=1)
+    key = getattr(value.tzinfo, "key", None)
+    return [bare, value.fold, micros, key if type(key) is str else None]
+
+
+def _from_extended(code: int, data: bytes) -> Any:
+    if code == _INT:
+        return int.from_bytes(data, "big", signed=True)
+    if code == _DATETIME:
+        text, fold, micros, key = msgpack.unpackb(data)
+        return _in_zone(datetime.fromisoformat(text).replace(fold=fold), micros, key)
+    if code == _DATE:
+        return date.fromisoformat(data.decode())
+    if code == _TIME:
+        text, fold, micros, key = msgpack.unpackb(data)
+        return _in_zone(time.fromisoformat(text).replace(fold=fold), micros, key)
+    if code == _DELTA:
+        days, seconds, microseconds = msgpack.unpackb(data)
+        return timedelta(days, seconds, microseconds)
+    if code == _DECIMAL:
+        return Decimal(data.decode())
+    if code == _UUID:
+        return UUID(bytes=data)
+    raise ValueError(f"extension type {code} is not known to this version")
+
+
+def _in_zone(value: Any, micros: int | None, key: str | None) -> Any:
+    if key is not None:
+        zone = _zone(key)
+        if zone is not None:
+            placed = value.replace(tzinfo=zone)
+            offset = placed.utcoffset()
+            if offset is None and micros is None or offset == timedelta(microseconds=micros or 0):
+                return placed
+    if micros is None:
+        return value
+    return value.replace(tzinfo=UTC if micros == 0 else timezone(timedelta(microseconds=micros)))
+
+
+def _zone(key: str) -> Any:
+    """The zone of that name, or None where this machine does not know it."""
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(key)
+    except (OSError, ValueError, KeyError):  # not found is a KeyError
+        return None
