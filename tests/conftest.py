@@ -1,0 +1,19 @@
+"""What every test gets: this checkout on the path of child processes, and repeatable examples."""
+
+import os
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Child processes import the checkout that is being tested, from whatever directory they start in.
+os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+# A queue directory set for daily work is no place for tests.
+os.environ.pop("NOBROKER_DIR", None)
+
+# The same examples each time and no deadline: a busy machine is not a defect.
+settings.register_profile(
+    "nobroker", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("nobroker")
