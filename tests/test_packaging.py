@@ -104,8 +104,8 @@ def test_types_are_published(folder: str) -> None:
 
 
 def sources(folder: str) -> set[str]:
-    files = (p.relative_to(ROOT).as_posix() for p in (ROOT / folder).rglob("*") if p.is_file())
-    return {f for f in files if "__pycache__" not in f and not f.endswith((".pyc", ".pyo"))}
+    files = (p.relative_to(ROOT) for p in (ROOT / folder).rglob("*") if p.is_file())
+    return {f.as_posix() for f in files if not any(part.startswith((".", "__pycache__")) for part in f.parts)}
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path: Path) -> None:

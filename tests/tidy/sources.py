@@ -54,7 +54,7 @@ def read_tree(root: Path = ROOT) -> list[Source]:
     return [
         Source(p.relative_to(root).as_posix(), p.read_text(encoding="utf-8"))
         for p in sorted(wanted)
-        if "__pycache__" not in p.parts
+        if not any(part.startswith(".") and part != ".ci" for part in p.relative_to(root).parts)
     ]
 
 
