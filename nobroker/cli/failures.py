@@ -15,21 +15,18 @@ class CommandError(Exception):
 
 
 def one_line(error: BaseException) -> str:
-    """Return what `error` says, in one line that is safe to print, its type first where the text alone says little."""
+    """Return what `error` says, in one line that is safe to print, with its type where the text is little."""
     from nobroker.cli.text import escape
+    from nobroker.errors import NobrokerError
 
     try:
         text = " ".join(part.strip() for part in str(error).splitlines() if part.strip())
-    except Exception as broken:  # a __str__ that raises: its type is all there is to say
+    except Exception as broken:  # a __str__ that raises: the types are all there is to say
         text = f"(its text could not be made: {type(broken).__name__})"
+    if isinstance(error, NobrokerError | CommandError | ValueError | TypeError) and text:
+        return escape(text)
     if isinstance(error, OSError) and error.strerror:
-        where = f": {error.filename!r}" if error.filename is not None else ""
-        text = f"{error.strerror}{where}"
-    named = _speaks_for_itself(error)
-    return escape(text if named and text else f"{type(error).__name__}: {text}" if text else type(error).__name__)
-
-
-def _speaks_for_itself(error: BaseException) -> bool:
-    if isinstance(error, CommandError | ValueError | TypeError | OSError):
-        return True
-    return any(base.__name__ == "NobrokerError" for base in type(error).__mro__)
+        return escape(
+            f"{error.strerror}: {error.filename!r}" if error.filename is not None else error.strerror
+        )
+    return escape(f"{type(error).__name__}: {text}" if text else type(error).__name__)

@@ -48,9 +48,9 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + _ELLIPSIS
 
 
-def last_line(text: str) -> str:
-    """Return the last line of `text` with something on it, escaped: of a traceback, what went wrong."""
-    for line in reversed(text.splitlines()):
-        if line.strip():
-            return escape(line.strip())
-    return ""
+def gist(text: str) -> str:
+    """Return the one line of an error text that says what went wrong, escaped: of a traceback the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return escape(lines[-1] if lines[0].startswith("Traceback") else lines[0])
