@@ -13,8 +13,6 @@ The first run makes an environment in .venv beside this file and installs the pr
 that edits count at once; later runs reuse it. $NOBROKER_VENV names another place for it.
 """
 
-from __future__ import annotations
-
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - the point of it: say so, in words an older Python can read

@@ -26,7 +26,7 @@ CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
 PURE_IMPORTS = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "enum", "functools",
-    "heapq", "itertools", "math", "operator", "types", "typing", "sortedcontainers", "msgpack", "xxhash",
+    "heapq", "itertools", "math", "operator", "sys", "types", "typing", "sortedcontainers", "msgpack", "xxhash",
 }  # fmt: skip
 
 
@@ -122,7 +122,9 @@ def only_declared_dependencies(sources: list[Source]) -> Iterator[str]:
 
 
 def state_does_no_io(sources: list[Source]) -> Iterator[str]:
-    calls = {"builtins.open", "builtins.print", "builtins.input"}
+    calls = {f"builtins.{n}" for n in ("open", "print", "input")} | {
+        f"sys.{n}" for n in ("stdin", "stdout", "stderr")
+    }
     unsettled = ("nobroker.clock", "nobroker.backoff")
     for source in product(sources):
         if not within(source.module, ("nobroker.state",)):

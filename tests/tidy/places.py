@@ -105,10 +105,15 @@ def magics_only(sources: list[Source]) -> Iterator[str]:
         if source.module == "nobroker_mmap.format":
             continue
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and is_magic(node.value):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any("magic" in ast.unparse(t).lower() for t in targets):
                     yield at(source, node.lineno, "defines a magic", "define it in nobroker_mmap/format.py")
+
+
+def is_magic(value: ast.expr | None) -> bool:
+    literal = value.value if isinstance(value, ast.Constant) else None
+    return isinstance(literal, bytes) or (isinstance(literal, int) and literal > 0xFFFF)
 
 
 def nothing_unpickles(sources: list[Source]) -> Iterator[str]:
