@@ -26,7 +26,8 @@ CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
 PURE_IMPORTS = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "enum", "functools",
-    "heapq", "itertools", "math", "operator", "sys", "types", "typing", "sortedcontainers", "msgpack", "xxhash",
+    "heapq", "itertools", "math", "operator", "sys", "types", "typing", "sortedcontainers",
+    "msgpack", "xxhash",
 }  # fmt: skip
 
 
