@@ -1,0 +1,163 @@
+"""The only place that calls user code. Whatever it raises comes back as data."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from nobroker.job import Job
+from nobroker.values import storable_text
+from nobroker.worker import facts
+from nobroker.worker.run import Handler
+
+MAX_ERROR_BYTES = 65536
+_MAX_MESSAGE = 8192
+_MAX_FRAMES = 50
+_LOOP_CHECK_S = 1.0
+
+
+class Outcome(NamedTuple):
+    """What a handler returned, or raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Caller:
+    """Calls the handler; if that gives an awaitable, awaits it on the one event loop of the run.
+
+    Args:
+        handler: the user's.
+        on_death: told when the event loop itself is ended by an error, which a task of the handler's can do.
+    """
+
+    def __init__(self, handler: Handler, on_death: Callable[[BaseException], None]) -> None:
+        self._handler = handler
+        self._on_death = on_death
+        self._home = os.getpid()
+        self._lock = threading.Lock()  # guards the start of the loop
+        self._loop: _LoopThread | None = None
+
+    def call(self, job: Job) -> Outcome:
+        try:
+            value = self._handler(job)
+            outcome = Outcome(value)
+            if value is not None and inspect.isawaitable(value):
+                outcome = self._loop_thread().run(self._awaited(job, value))
+        except BaseException as error:  # data, whatever it is: the slot records it and decides
+            outcome = Outcome(error=error)
+        self._leave_if_forked(job, outcome)
+        return outcome
+
+    def close(self, *, wait: bool) -> None:
+        """End the event loop, if there is one; what still runs on it is cancelled."""
+        with self._lock:
+            loop = self._loop
+        if loop is not None:
+            loop.close(wait=wait)
+
+    async def _awaited(self, job: Job, value: Awaitable[Any]) -> Outcome:
+        # An exit or interrupt that left the task would end the loop under the other handlers.
+        try:
+            outcome = Outcome(await value)
+        except BaseException as error:
+            outcome = Outcome(error=error)
+        self._leave_if_forked(job, outcome)
+        return outcome
+
+    def _loop_thread(self) -> _LoopThread:
+        with self._lock:
+            if self._loop is None:
+                self._loop = _LoopThread(self._on_death)
+            return self._loop
+
+    def _leave_if_forked(self, job: Job, outcome: Outcome) -> None:
+        """A child that a handler forked and that comes back from it must not record the job, too."""
+        if os.getpid() != self._home:
+            facts.forked_child_returned(job)
+            os._exit(0 if outcome.error is None else 1)
+
+
+class _LoopThread:
+    def __init__(self, on_death: Callable[[BaseException], None]) -> None:
+        self._on_death = on_death
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._quit: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._main, name="nobroker-event-loop", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def run(self, work: Any) -> Outcome:
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("the event loop for async handlers could not start; see the error before")
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise
+        while True:
+            try:
+                outcome: Outcome = future.result(timeout=_LOOP_CHECK_S)
+            except TimeoutError:
+                if not self._thread.is_alive():
+                    raise RuntimeError("the event loop ended under this handler") from None
+            else:
+                return outcome
+
+    def close(self, *, wait: bool) -> None:
+        if self._loop is not None and self._quit is not None and self._thread.is_alive():
+            try:
+                self._loop.call_soon_threadsafe(self._quit.set)
+            except RuntimeError:
+                return  # it closed in this moment
+            if wait:
+                self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            with asyncio.Runner() as runner:
+                try:
+                    runner.run(self._serve())
+                except BaseException as error:  # an exit or interrupt of a handler's own task
+                    self._on_death(error)
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._quit = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._ready.set()
+        await self._quit.wait()
+
+
+def error_text(error: BaseException) -> str:
+    """``Type: message``, then the end of the traceback: storable, at most 64 KiB, whatever it does."""
+    message = _message(error)
+    head = storable_text(f"{type(error).__name__}: {message[:_MAX_MESSAGE]}", MAX_ERROR_BYTES)
+    room = MAX_ERROR_BYTES - len(head.encode()) - 1
+    tail = storable_text(_trace(error, brief=len(message) > _MAX_MESSAGE), room) if room > 0 else ""
+    return f"{head}\n{tail}".rstrip("\n")
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as failure:  # a broken __str__ must not keep its job from failing properly
+        return f"<its text raised {type(failure).__name__}>"
+
+
+def _trace(error: BaseException, *, brief: bool) -> str:
+    frames = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without our own
+    try:
+        if brief:
+            return "".join(traceback.format_tb(frames, limit=-_MAX_FRAMES))
+        return "".join(traceback.format_exception(type(error), error, frames, limit=-_MAX_FRAMES))
+    except Exception as failure:  # formatting calls into the exception's own class
+        return f"(its traceback could not be shown: {type(failure).__name__})"

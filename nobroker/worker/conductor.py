@@ -1,0 +1,157 @@
+"""The thread in `Worker.run`: starts the others, waits, and sees them out."""
+
+from __future__ import annotations
+
+import threading
+from queue import Empty
+
+from nobroker.errors import NobrokerError, QueueClosedError
+from nobroker.worker import facts
+from nobroker.worker.calling import Caller
+from nobroker.worker.durability import Durability
+from nobroker.worker.heartbeat import Heartbeat
+from nobroker.worker.recording import Recorder
+from nobroker.worker.run import Hand, Handler, Note, Place, Post, Run
+from nobroker.worker.slot import Slot
+
+_LET_GO_S = 10.0
+# A signal that the system hands to another thread does not wake this one.
+_LOOK_S = 0.5
+
+
+class Conductor:
+    """One run from its start to its end. What a stop does, and what a second signal does, is here."""
+
+    def __init__(self, run: Run, handler: Handler, concurrency: int) -> None:
+        self._run = run
+        self._durability = Durability(run)
+        self._heartbeat = Heartbeat(run)
+        self._caller = Caller(handler, run.fail)
+        self._recorder = Recorder(run, self._durability)
+        self._slots = [Slot(run, self._caller, self._recorder) for _ in range(concurrency)]
+        run.slots = list[Post](self._slots)
+        self._signals = 0
+        self._told = False
+
+    def conduct(self) -> None:
+        facts.started(len(self._slots))
+        self._start()
+        patient = self._supervise()
+        self._heartbeat.close(wait=patient)
+        self._durability.close()
+        self._caller.close(wait=patient)
+        facts.stopped(self._run.stats.to_dict())
+
+    def _start(self) -> None:
+        # Daemons, so that a handler that hangs does not keep the process.
+        threads = [
+            threading.Thread(target=slot.main, name=f"nobroker-worker-{number}", daemon=True)
+            for number, slot in enumerate(self._slots)
+        ]
+        try:
+            self._durability.start()
+            self._heartbeat.start()
+            for thread in threads:
+                thread.start()
+        except BaseException as error:  # no more threads, or an interrupt: those that run are seen out first
+            for slot, thread in zip(self._slots, threads, strict=True):
+                if thread.ident is None:
+                    slot.place = Place.ENDED
+            self._run.fail(error)
+
+    def _supervise(self) -> bool:
+        """Wait for the slots to end.
+
+        Returns:
+            False when some were left behind, because a second signal came.
+        """
+        while True:
+            try:
+                if self._look():
+                    self._put_down(self._run.desk)
+                    return True
+                if self._signals > 1:
+                    self._let_go()
+                    return False
+            except BaseException as error:  # raised in the end; an interrupt counts like a signal
+                self._run.fail(error)
+                self._signals += not isinstance(error, Exception)
+
+    def _look(self) -> bool:
+        """Take one note and act on it; whether all slots have ended."""
+        run = self._run
+        try:
+            note = run.mailbox.get(timeout=_LOOK_S)
+        except Empty:
+            note = None
+        if note is Note.SIGNAL:
+            self._signals += 1
+            run.stopping = True
+        if run.stopping and not self._told:
+            self._told = True
+            self._tell_stop("signal" if note is Note.SIGNAL else "stop")
+        return all(slot.place is Place.ENDED for slot in self._slots)
+
+    def _tell_stop(self, why: str) -> None:
+        """Wake who waits; give back what has not begun: a long handler must not keep its batch."""
+        run = self._run
+        with run.changed:
+            run.changed.notify_all()
+            running = sum(slot.hand.running is not None for slot in self._slots)
+            for slot in self._slots:
+                if slot.place is Place.HANDLER:
+                    _hand_over(slot.hand, run.desk, running=False)
+        facts.stopping(why, running)
+        self._wake()
+        self._put_down(run.desk)
+
+    def _let_go(self) -> None:
+        """Give everything back now. Later results are discarded; the fence would stop them anyway."""
+        run = self._run
+        with run.changed:
+            run.abandoned = True
+            run.changed.notify_all()
+            running = sum(slot.hand.running is not None for slot in self._slots)
+        facts.letting_go(running)
+        self._wake()
+        self._take_back((Place.HANDLER,))
+        with run.changed:  # a slot inside the queue is about to come out of it, maybe with more jobs
+            run.changed.wait_for(lambda: Place.QUEUE not in [slot.place for slot in self._slots], _LET_GO_S)
+        self._take_back(tuple(Place))
+
+    def _take_back(self, places: tuple[Place, ...]) -> None:
+        with self._run.changed:
+            for slot in self._slots:
+                if slot.place in places:
+                    _hand_over(slot.hand, self._run.desk, running=True)
+        self._put_down(self._run.desk)
+
+    def _put_down(self, desk: Hand) -> None:
+        if not desk:
+            return
+        try:
+            self._recorder.settle(desk, more=False)
+            self._recorder.release(desk)
+        except NobrokerError as error:  # their leases end by themselves
+            facts.not_recorded("stop", [held.job for held in desk.all()], error)
+            self._run.fail(error)
+            with self._run.changed:
+                desk.done.clear()
+                desk.todo.clear()
+
+    def _wake(self) -> None:
+        try:
+            self._run.queue._wake_local()
+        except QueueClosedError:
+            facts.queue_closed()  # nobody waits in a closed queue
+
+
+def _hand_over(hand: Hand, desk: Hand, *, running: bool) -> None:
+    """Move what a slot has in hand to the desk; what is to be run again goes to its `todo`."""
+    desk.done.extend(hand.done)
+    hand.done.clear()
+    desk.todo.extend(hand.todo)
+    hand.todo.clear()
+    if running and hand.running is not None:
+        desk.todo.append(hand.running)
+        hand.running = None

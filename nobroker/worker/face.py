@@ -1,0 +1,162 @@
+"""`Worker`: its arguments, and a run as its caller sees it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+from nobroker.worker import signals
+from nobroker.worker.conductor import Conductor
+from nobroker.worker.run import Handler, Note, Run, WorkerStats, WorkQueue
+
+MAX_CONCURRENCY = 1024
+MAX_BATCH = 10_000
+MAX_SECONDS = 366 * 86400.0
+
+
+class Worker:
+    """Runs a handler over a queue: lease, call, ack; raise means nack.
+
+    Handlers run in threads. For work that needs the processor, run several processes.
+
+    Args:
+        queue: where the jobs are.
+        handler: called with each `Job`, in one of `concurrency` threads. May be ``async def``: then all calls
+            run on one event loop, `concurrency` of them at a time. What it returns is stored as the job's
+            result, unless it is None; a value that can't be stored is logged and dropped, the job is done
+            all the same. An `Exception` is a failure of the job (`Queue.nack`); `SystemExit`,
+            `KeyboardInterrupt` and the like also stop the worker and are raised by `run`.
+        concurrency: handlers at a time, 1 to 1,024.
+        poll_interval: seconds between looks at an empty queue. New jobs wake the worker; this is for when
+            that fails.
+        max_jobs: stop after leasing exactly so many. None: no limit.
+        idle_timeout: stop after so many seconds without a job; 0.0: as soon as nothing is ready and nothing
+            is running. None: never.
+        handle_signals: stop at SIGINT and SIGTERM; a second one lets go of all jobs at once. Only where `run`
+            is called in the main thread. The old handlers come back afterwards.
+        batch: jobs that one thread leases at a time, 1 to 10,000. More than 1 is for tiny jobs: their acks
+            are recorded together.
+        lanes: take jobs of these lanes only. None: of all.
+
+    Attributes:
+        stats: the counts of the present or last run.
+
+    Raises:
+        TypeError: an argument of a wrong type, a bool as a number included.
+        ValueError: an argument out of its range, NaN and infinities included.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        handler: Handler,
+        *,
+        concurrency: int = 1,
+        poll_interval: float = 0.1,
+        max_jobs: int | None = None,
+        idle_timeout: float | None = None,
+        handle_signals: bool = True,
+        batch: int = 1,
+        lanes: Iterable[str] | None = None,
+    ) -> None:
+        if not callable(getattr(queue, "_settle_and_lease", None)):
+            raise TypeError(f"queue must be a Queue, not {type(queue).__name__}")
+        if getattr(queue, "read_only", False) is True:
+            raise ValueError("queue is read_only; a worker leases and acks, so open it for writing")
+        if not callable(handler):
+            raise TypeError(f"handler must be callable, not {type(handler).__name__}")
+        if type(handle_signals) is not bool:
+            raise TypeError(f"handle_signals must be True or False, not {handle_signals!r}")
+        self.queue = queue
+        self.handler = handler
+        self.concurrency = _whole("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        self.poll_interval = _seconds("poll_interval", poll_interval)
+        self.max_jobs = None if max_jobs is None else _whole("max_jobs", max_jobs, 0, 2**63 - 1)
+        self.idle_timeout = None if idle_timeout is None else _seconds("idle_timeout", idle_timeout)
+        self.handle_signals = handle_signals
+        self.batch = _whole("batch", batch, 1, MAX_BATCH)
+        self.lanes = None if lanes is None else _lanes(lanes)
+        self.stats = WorkerStats()
+        self._running = threading.Lock()
+        self._stop_asked = False
+        self._run: Run | None = None
+
+    def __repr__(self) -> str:
+        return f"Worker({self.queue!r}, {self.handler!r}, concurrency={self.concurrency}, batch={self.batch})"
+
+    def stop(self) -> None:
+        """Let the running handlers end, then return from `run`. From any thread or signal handler, any time.
+
+        Called before `run`, it holds for that run.
+        """
+        self._stop_asked = True
+        if (run := self._run) is not None:
+            run.stop()
+
+    def run(self) -> WorkerStats:
+        """Work until `stop`, a signal, `max_jobs` or `idle_timeout` ends it, or the queue is closed.
+
+        Returns:
+            The counts of this run.
+
+        Raises:
+            RuntimeError: this worker is running already.
+            BaseException: what a handler raised, if it is no `Exception`; nothing is left leased then.
+            NobrokerError: the queue can't be worked on any more (a failed sync, damage).
+        """
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError("this worker is running; raise its concurrency, or make another Worker")
+        try:
+            run = Run(
+                self.queue,
+                poll_interval=self.poll_interval,
+                max_jobs=self.max_jobs,
+                idle_timeout=self.idle_timeout,
+                batch=self.batch,
+                lanes=self.lanes,
+            )
+            self.stats = run.stats
+            self._run = run
+            if self._stop_asked:
+                run.stop()
+            catching = signals.caught(lambda: run.mailbox.put(Note.SIGNAL))
+            with catching if self.handle_signals else nullcontext():
+                Conductor(run, self.handler, self.concurrency).conduct()
+        finally:
+            self._run = None
+            self._stop_asked = False
+            self._running.release()
+        if run.failure is not None:
+            raise run.failure
+        return run.stats
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, not {value!r}")
+    return value
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+    if not (math.isfinite(value) and 0 <= value <= MAX_SECONDS):
+        raise ValueError(f"{name} must be between 0 and {MAX_SECONDS:.0f} seconds, not {value!r}")
+    return float(value)
+
+
+def _lanes(lanes: Any) -> tuple[str, ...]:
+    if isinstance(lanes, str | bytes) or not isinstance(lanes, Iterable):
+        raise TypeError(f"lanes must be a list of names, not {lanes!r}")
+    names = tuple(lanes)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"lanes must be a list of names, and {name!r} is none")
+    if not names:
+        raise ValueError("lanes is empty, so there would be nothing to do; None means all lanes")
+    return names

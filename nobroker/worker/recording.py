@@ -1,0 +1,216 @@
+"""Outcomes -> the queue, with patience: a busy lock or a full disk delays an ack, it does not lose it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from nobroker.errors import (
+    JobNotFoundError,
+    LockTimeoutError,
+    NotLeasedError,
+    QueueClosedError,
+    QueueFullError,
+    SerializationError,
+    StorageError,
+)
+from nobroker.job import Job, JobState
+from nobroker.worker import facts
+from nobroker.worker.calling import error_text
+from nobroker.worker.durability import Durability
+from nobroker.worker.run import Hand, Held, Run
+
+T = TypeVar("T")
+
+TRANSIENT = (LockTimeoutError, StorageError, QueueFullError)
+"""What may be over at the next try, unless `is_final` says otherwise."""
+
+_MIN_PAUSE_S = 0.05
+_MAX_PAUSE_S = 5.0
+_STOP_PATIENCE_S = 30.0
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether trying again is pointless: what is on disk stays unknown until the queue is opened anew."""
+    return isinstance(error, StorageError) and error.outcome != "not written"
+
+
+class GaveUp(Exception):
+    """Not recorded, and not tried any more."""
+
+
+class Pauses:
+    """Growing pauses between tries."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._next_s = max(run.poll_interval, _MIN_PAUSE_S)
+
+    def after(self, doing: str, error: BaseException) -> None:
+        facts.trouble(doing, error, self._next_s)
+        self._run.pause(self._next_s)
+        self._next_s = min(self._next_s * 2, max(_MAX_PAUSE_S, self._run.poll_interval))
+
+
+class Recorder:
+    """Writes what became of the jobs of a hand. The calling thread owns that hand."""
+
+    def __init__(self, run: Run, durability: Durability) -> None:
+        self._run = run
+        self._durability = durability
+
+    def settle(self, hand: Hand, *, more: bool) -> None:
+        """Ack all of `hand.done`, together; with `more` lease the next batch in the same group."""
+        acks = list(hand.done)
+        if not acks:
+            return
+        self._durability.make_room()
+        pairs = [(held.job, value) for held, value in acks]
+        try:
+            lost, missing, ticket = self._persist("ack", acks, lambda: self._settle_once(hand, pairs, more))
+        except SerializationError:
+            for held, value in acks:
+                self._ack_alone(held, value)
+                self._forget_acks(hand, 1)
+            return
+        except GaveUp:
+            if not self._run.abandoned:  # else whoever lets go tries once more
+                self._forget_acks(hand, len(acks))
+            return
+        self._forget_acks(hand, len(acks))
+        known_lost = {held.job.id for held, _ in acks if held.lost}
+        for job in lost:
+            self._lost(job)
+        for job in missing:
+            self._lost(job) if job.id in known_lost else facts.job_gone(job, "ack")
+        if recorded := len(acks) - len(lost) - len(missing):
+            self._durability.expect(ticket, recorded)
+
+    def fail(self, hand: Hand, error: BaseException) -> None:
+        """Nack the running job."""
+        held = hand.running
+        if held is None:
+            return
+        text = error_text(error)
+        try:
+            after = self._persist("nack", [(held, None)], lambda: self._run.queue.nack(held.job, error=text))
+        except GaveUp:
+            if self._run.abandoned:
+                return
+        except NotLeasedError:
+            self._lost(held.job, "nack")
+        except JobNotFoundError:
+            self._lost(held.job, "nack") if held.lost else facts.job_gone(held.job, "nack")
+        else:
+            facts.job_failed(held.job, text, after)
+            self._run.count(failed=1, dead=int(after.state is JobState.DEAD))
+        with self._run.changed:
+            hand.running = None
+            self._run.last_busy = time.monotonic()
+
+    def confirm(self, held: Held) -> bool:
+        """Whether a job that was long in hand is still ours; extends its lease if so."""
+        began = time.monotonic()
+        try:
+            extend = partial(self._run.queue.extend, held.job, self._run.lease_s)
+            self._persist("extend", [(held, None)], extend)
+        except (NotLeasedError, JobNotFoundError, GaveUp):
+            return False
+        with self._run.changed:
+            held.good_until = began + self._run.lease_s
+        return True
+
+    def release(self, hand: Hand) -> None:
+        """Give back what has not begun, its attempt included."""
+        with self._run.changed:
+            held = list(hand.todo)
+        if held:
+            try:
+                self._persist("release", [(one, None) for one in held], lambda: self._release_once(held))
+            except GaveUp:
+                if self._run.abandoned and hand is not self._run.desk:
+                    return
+            else:
+                facts.released([one.job for one in held])
+        with self._run.changed:
+            hand.todo.clear()
+
+    def _settle_once(
+        self, hand: Hand, pairs: list[tuple[Job, Any]], more: bool
+    ) -> tuple[list[Job], list[Job], int]:
+        run = self._run
+        reserved = run.reserve() if more else 0
+        leased: list[Job] = []
+        began = time.monotonic()
+        try:
+            leased, lost, missing, ticket = run.queue._settle_and_lease(pairs, reserved, lanes=run.lanes)
+        finally:
+            run.leased(reserved, leased, hand, began + run.lease_s)
+        return lost, missing, ticket
+
+    def _ack_alone(self, held: Held, value: Any) -> None:
+        """The work was done: a result that can't be stored does not undo that."""
+        queue = self._run.queue
+        try:
+            try:
+                self._persist("ack", [(held, None)], lambda: queue.ack(held.job, result=value))
+            except SerializationError as error:
+                facts.result_not_stored(held.job, error)
+                self._persist("ack", [(held, None)], lambda: queue.ack(held.job))
+        except GaveUp:
+            return
+        except NotLeasedError:
+            self._lost(held.job)
+        except JobNotFoundError:
+            self._lost(held.job) if held.lost else facts.job_gone(held.job, "ack")
+        else:
+            self._run.count(succeeded=1)
+
+    def _release_once(self, held: list[Held]) -> None:
+        queue = self._run.queue
+        try:
+            queue.release_many([one.job for one in held])
+        except NotLeasedError as error:  # the others were given back
+            for job in error.jobs:
+                facts.lease_lost(job, "release")
+        except JobNotFoundError:
+            for one in held:
+                try:
+                    queue.release(one.job)
+                except (NotLeasedError, JobNotFoundError):
+                    facts.job_gone(one.job, "release")
+
+    def _persist(self, doing: str, held: list[tuple[Held, Any]], attempt: Callable[[], T]) -> T:
+        """Try until it is done; a run that stops is patient for a while only, one that lets go not at all."""
+        run = self._run
+        pauses = Pauses(run)
+        give_up_at: float | None = None
+        while True:
+            try:
+                return attempt()
+            except QueueClosedError as error:
+                failure: BaseException = error
+                break
+            except TRANSIENT as error:
+                if is_final(error):
+                    raise
+                failure = error
+            now = time.monotonic()
+            if run.stopping and give_up_at is None:
+                give_up_at = now + min(run.lease_s, _STOP_PATIENCE_S)
+            if run.abandoned or (give_up_at is not None and now >= give_up_at):
+                break
+            pauses.after(doing, failure)
+        facts.not_recorded(doing, [one.job for one, _ in held], failure)
+        raise GaveUp from failure
+
+    def _forget_acks(self, hand: Hand, count: int) -> None:
+        with self._run.changed:
+            del hand.done[:count]
+            self._run.last_busy = time.monotonic()
+
+    def _lost(self, job: Job, during: str = "ack") -> None:
+        facts.lease_lost(job, during)
+        self._run.count(lost_leases=1)
