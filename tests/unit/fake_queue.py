@@ -44,7 +44,8 @@ class FakeQueue:
     def enqueue(self, payload: Any, *, lane: str = "", job_id: str | None = None) -> Job:
         with self._changed:
             name = job_id or f"job-{len(self.jobs)}"
-            self.jobs[name] = Job(name, payload, max_attempts=self.max_attempts, lane=lane, seq=len(self.jobs))
+            seq = len(self.jobs)
+            self.jobs[name] = Job(name, payload, max_attempts=self.max_attempts, lane=lane, seq=seq)
             self._ready_at[name] = 0.0
             self._changed.notify_all()
             return replace(self.jobs[name])
@@ -185,8 +186,9 @@ class FakeQueue:
         for job in self.jobs.values():
             if job.state is JobState.LEASED and (job.lease_deadline or 0) <= now:
                 self._take_back(job.id)
+            due = job.state is JobState.READY and self._ready_at[job.id] <= now
             wanted = (lanes is None or job.lane in lanes) and only in (None, job.id)
-            if len(found) < count and wanted and job.state is JobState.READY and self._ready_at[job.id] <= now:
+            if len(found) < count and due and wanted:
                 self._tokens += 1
                 job.state, job.lease_token, job.attempts = JobState.LEASED, self._tokens, job.attempts + 1
                 job.lease_deadline = now + self.visibility_timeout
