@@ -11,7 +11,7 @@ Tokens and references of finished jobs stand in arrays beside the bytes, made on
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nobroker.state.codes import COUNT, NONE
@@ -123,6 +123,24 @@ class Pages:
             while page is not None and at >= 0:
                 yield (number << SHIFT) + at
                 at = page.codes.find(code, at + 1)
+
+    def next_of(self, start: int, wanted: Iterable[int]) -> int | None:
+        """The lowest sequence number from `start` on that has one of the codes."""
+        number, low = start >> SHIFT, start & MASK
+        while True:
+            page = self.table.get(number)
+            if page is not None:
+                found = [at for code in wanted if (at := page.codes.find(code, low)) >= 0]
+                if found:
+                    return (number << SHIFT) + min(found)
+            low = 0
+            if number + 1 in self.table:
+                number += 1
+            else:
+                following = min((other for other in self.table if other > number), default=None)
+                if following is None:
+                    return None
+                number = following
 
     # -- changing
 

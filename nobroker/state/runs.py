@@ -52,6 +52,13 @@ class Run:
         self.seqs = seqs
         self.avails = avails
 
+    # Rows are tuples that end in a run or None; where all before is equal, a job of its own comes first.
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is None
+
     def seq_at(self, index: int) -> int:
         return self.base + (index if self.seqs is None else self.seqs[index])
 

@@ -1,0 +1,135 @@
+"""Checks of what callers pass: wrong types and values outside their range are refused before anything is written."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any, Final
+
+from nobroker_mmap.format import MIN_SEGMENT_SIZE  # type: ignore[attr-defined]
+
+MAX_SECONDS: Final = 100 * 366 * 86400.0
+"""A hundred years: longer delays are mistakes."""
+
+MAX_ID_LENGTH: Final = 255
+MAX_LANE_LENGTH: Final = 100
+MAX_COUNT: Final = 2**31
+
+
+def seconds(name: str, value: Any, *, low: float = 0.0, positive: bool = False) -> int:
+    """Seconds -> microseconds. Finite, within a hundred years, not below `low` (above 0 when `positive`)."""
+    number = _number(name, value)
+    if not math.isfinite(number) or number > MAX_SECONDS or number < low or (positive and number <= 0):
+        bound = "greater than 0" if positive else f"at least {low:g}"
+        raise ValueError(f"{name} must be a finite number of seconds, {bound} and at most 100 years, not {value!r}")
+    micros = round(number * 1e6)
+    return max(micros, 1) if positive else micros
+
+
+def optional_seconds(name: str, value: Any, *, positive: bool = False) -> int | None:
+    """As `seconds`; None stays None."""
+    return None if value is None else seconds(name, value, positive=positive)
+
+
+def wait_seconds(name: str, value: Any) -> float:
+    """Seconds to wait: a number >= 0; infinite means for ever."""
+    number = _number(name, value)
+    if math.isnan(number) or number < 0:
+        raise ValueError(f"{name} must be a number of seconds >= 0, not {value!r}")
+    return min(float(number), MAX_SECONDS)
+
+
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number in `low..high`; a bool is none."""
+    if type(value) is not int:
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low:,} and {high:,}, not {value!r}")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
+    return value
+
+
+def wall_time(name: str, value: Any) -> int | None:
+    """A moment: seconds since the epoch, or an aware datetime -> microseconds."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise ValueError(f"{name} must have a time zone: a naive datetime means another moment on another machine")
+        value = value.timestamp()
+    number = _number(name, value)
+    if not math.isfinite(number) or not 0 <= number < 253402300800:
+        raise ValueError(f"{name} must be a moment before the year 10000, not {value!r}")
+    return round(number * 1e6)
+
+
+def text(name: str, value: Any, longest: int, *, empty: bool = False) -> str:
+    """Text without control characters and lone surrogates."""
+    if type(value) is not str:
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    if len(value) > longest or not (value or empty):
+        raise ValueError(f"{name} must have {0 if empty else 1} to {longest} characters, not {len(value)}")
+    for character in value:
+        if character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff":
+            raise ValueError(f"{name} must not contain control characters or surrogates, as {character!r} is one")
+    return value
+
+
+def own_id(value: Any) -> str:
+    """An id of the caller's own."""
+    job_id = text("job_id", value, MAX_ID_LENGTH)
+    if looks_made(job_id):
+        raise ValueError(f"job_id {job_id!r} has the form of the ids that the queue makes itself; choose another one")
+    return job_id
+
+
+def looks_made(job_id: str) -> bool:
+    """Whether an id has the form of default ids: nb-, 13 characters of base 32, -, digits."""
+    parts = job_id.split("-")
+    return (
+        len(parts) == 3
+        and parts[0] == "nb"
+        and len(parts[1]) == 13
+        and all(character in "0123456789abcdefghijklmnopqrstuv" for character in parts[1])
+        and parts[2].isascii()
+        and parts[2].isdigit()
+    )
+
+
+def lane(name: str, value: Any) -> str:
+    return text(name, value, MAX_LANE_LENGTH, empty=True)
+
+
+def optional_lane(value: Any) -> str | None:
+    return None if value is None else lane("lane", value)
+
+
+def lane_list(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes)):
+        raise TypeError("lanes must be a list of lanes, not a single string")
+    names = tuple(dict.fromkeys(lane("lanes", name) for name in value))
+    if not names:
+        raise ValueError("lanes must name at least one lane; leave it out for all")
+    return names
+
+
+def segment_size(value: Any) -> int:
+    """Bytes; a power of two is made of it by rounding up."""
+    size = whole("segment_size", value, MIN_SEGMENT_SIZE, 256 * 2**20)
+    return 1 << (size - 1).bit_length()
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large: {value!r:.40}") from None

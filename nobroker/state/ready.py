@@ -1,0 +1,325 @@
+"""The ready index: who is delivered next.
+
+Two kinds of rows stand in it: runs (see `runs`) and single jobs that have an entry of their own (retried, released, requeued). Per lane
+one sorted list holds what is due, by delivery key; two more, for all lanes, hold what is not due yet, by queue time and by wall clock.
+
+Invariants
+- A row never stands behind its true key: taking jobs off a run's front makes its key grow, and the row is put back
+  when it is met (`_front`). So the first row of a list is the next job, or shows at once that it is not.
+- Rows are hints. A job that was leased, cancelled or finished elsewhere is skipped by its byte in the census; so nobody has to search rows.
+- Rows overlap freely: taking from a run stops where the next row's key begins.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from sortedcontainers import SortedList
+
+from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
+from nobroker.state.entries import Entries
+from nobroker.state.pages import Pages
+from nobroker.state.runs import SMALL, Key, Run, delayed_run
+
+Row = tuple[int, int, int, Run | None]
+FIRST: Key = (-(2**63), 0, 0)
+
+
+class Piece(NamedTuple):
+    """Jobs taken together: they share everything but, perhaps, their time."""
+
+    spans: list[int]
+    size: int
+    lane: str
+    priority: int
+    max_attempts: int
+    expires: int
+    avail: int | list[int]
+
+
+class ReadyIndex:
+    """Waiting jobs of all lanes."""
+
+    def __init__(self, pages: Pages, entries: Entries) -> None:
+        self._pages = pages
+        self._entries = entries
+        self.lanes: dict[str, SortedList[Row]] = {}
+        self.later: SortedList[tuple[int, int, Run | None]] = SortedList()
+        self.later_wall: SortedList[tuple[int, int, Run | None]] = SortedList()
+        self._tails: dict[tuple[str, int, int], Run] = {}
+
+    # -- putting in
+
+    def add_batch(
+        self, lane: str, priority: int, max_attempts: int, expires: int, seq: int, count: int, avail: int
+    ) -> None:
+        """Jobs that are due, with adjacent sequence numbers and one time."""
+        if count < SMALL and not expires:
+            tail = self._tails.get((lane, priority, max_attempts))
+            if tail is not None and tail.low < tail.high and tail.append(seq, count, avail):
+                return
+            run = Run(lane, -priority, max_attempts, 0, seq, count, 0, avails=array("q", [avail]) * count)
+            self._tails[lane, priority, max_attempts] = run
+        else:
+            run = Run(lane, -priority, max_attempts, expires, seq, count, avail)
+        self.add_run(run)
+
+    def add_run(self, run: Run) -> None:
+        self._lane(run.lane).add((*run.key(), run))
+
+    def add_later(self, run: Run) -> None:
+        queue = self.later_wall if run.wall else self.later
+        queue.add((run.avail_at(run.low), run.seq_at(run.low), run))
+
+    def add_own(self, seq: int, later: bool) -> None:
+        """A job with an entry of its own."""
+        entry = self._entries[seq]
+        if later:
+            (self.later_wall if entry.wall else self.later).add((entry.avail, seq, None))
+        else:
+            self._lane(entry.lane).add((-entry.priority, entry.avail, seq, None))
+
+    def _lane(self, lane: str) -> SortedList[Row]:
+        rows = self.lanes.get(lane)
+        if rows is None:
+            rows = self.lanes[lane] = SortedList()
+        return rows
+
+    # -- time
+
+    def next_due(self) -> tuple[int | None, int | None]:
+        """When the next waiting job becomes due: by queue time and by wall clock, None for never."""
+        return (
+            self.later[0][0] if self.later else None,
+            self.later_wall[0][0] if self.later_wall else None,
+        )
+
+    def promote(self, now: int, wall: int) -> None:
+        """Move what is due by now from the later lists to the lanes."""
+        if self.later and self.later[0][0] <= now:
+            self._promote(self.later, now)
+        if self.later_wall and self.later_wall[0][0] <= wall:
+            self._promote(self.later_wall, wall)
+
+    def _promote(self, queue: SortedList[tuple[int, int, Run | None]], now: int) -> None:
+        while queue and queue[0][0] <= now:
+            avail, seq, run = queue.pop(0)
+            if run is None:
+                entry = self._entries.get(seq)
+                if entry is not None and entry.avail == avail and self._pages.code(seq) == RETRY_LATER:
+                    self._pages.put(seq, RETRY)
+                    self.add_own(seq, later=False)
+                continue
+            due = run.cut(run.due_before(now))
+            self._mark_ready(due)
+            self.add_run(due)
+            if run.low < run.high:
+                self.add_later(run)
+
+    def _mark_ready(self, run: Run) -> None:
+        pages = self._pages
+        if run.seqs is None and pages.count_in(run.seq_at(run.low), run.seq_at(run.high - 1), DELAYED) == run.high - run.low:
+            pages.fill(run.seq_at(run.low), run.seq_at(run.high - 1), READY)
+            return
+        for index in range(run.low, run.high):
+            seq = run.seq_at(index)
+            if pages.code(seq) == DELAYED:
+                pages.put(seq, READY)
+
+    # -- taking out
+
+    def take(self, count: int, lanes: Iterable[str] | None, paused: frozenset[str]) -> list[Piece]:
+        """Take up to `count` jobs off the front, in the order of delivery.
+
+        A job on its last try whose lease expired before is taken alone.
+        """
+        pieces: list[Piece] = []
+        while count > 0:
+            rows, limit = self._front(lanes, paused)
+            if rows is None:
+                break
+            _, _, seq, run = rows[0]
+            if run is None:
+                alone = self._entries[seq].last_chance
+                if alone and pieces:
+                    break
+                rows.pop(0)
+                pieces.append(self._own_piece(seq))
+                count -= 1
+                if alone:
+                    break
+                continue
+            piece = self._take_run(run, count, limit)
+            pieces.append(piece)
+            count -= piece.size
+            if run.low >= run.high:
+                rows.pop(0)
+        return pieces
+
+    def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str]) -> bool:
+        return self._front(lanes, paused)[0] is not None
+
+    def _front(
+        self, lanes: Iterable[str] | None, paused: frozenset[str]
+    ) -> tuple[SortedList[Row] | None, Key | None]:
+        """The lane whose first job is next, and the key at which another row's turn begins."""
+        best: SortedList[Row] | None = None
+        best_key: Key | None = None
+        rival: Key | None = None
+        for lane in list(self.lanes) if lanes is None else lanes:
+            rows = self.lanes.get(lane)
+            if not rows or lane in paused:
+                continue
+            key = self._settle(rows)
+            if key is None:
+                continue
+            if best_key is None or key < best_key:
+                if best_key is not None and (rival is None or best_key < rival):
+                    rival = best_key
+                best, best_key = rows, key
+            elif rival is None or key < rival:
+                rival = key
+        if best is not None and len(best) > 1:
+            second = best[1][:3]
+            if rival is None or second < rival:
+                rival = second
+        return best, rival
+
+    def _settle(self, rows: SortedList[Row]) -> Key | None:
+        """Make the first row one that is true: still waiting, and before the second one."""
+        while rows:
+            row: Row = rows[0]
+            nprio, avail, seq, run = row
+            if run is None:
+                entry = self._entries.get(seq)
+                if entry is not None and entry.avail == avail and self._pages.code(seq) == RETRY:
+                    return (nprio, avail, seq)
+                rows.pop(0)
+                continue
+            self._skip(run)
+            if run.low >= run.high:
+                rows.pop(0)
+                continue
+            key = run.key()
+            if len(rows) == 1 or key < rows[1][:3]:
+                return key
+            rows.pop(0)
+            rows.add((*key, run))
+        return None
+
+    def _skip(self, run: Run) -> None:
+        """Move a run's front past jobs that no longer wait."""
+        pages = self._pages
+        if run.seqs is None:
+            found = pages.next_with(run.base + run.low, run.base + run.high - 1, READY) if run.low < run.high else -1
+            run.low = run.high if found < 0 else found - run.base
+            return
+        while run.low < run.high and pages.code(run.seq_at(run.low)) != READY:
+            run.low += 1
+
+    def _take_run(self, run: Run, count: int, limit: Key | None) -> Piece:
+        end = min(run.index_before(limit), run.high)
+        taken: list[int] = []
+        avails: list[int] = []
+        spans: list[int] = []
+        pages = self._pages
+        if run.seqs is None:
+            first = run.base + run.low
+            length = pages.span_with(first, min(run.base + end, first + count) - 1, READY)
+            spans = [first, first + length - 1]
+            size = length
+            if run.avails is not None:
+                avails = list(run.avails[run.low : run.low + length])
+            run.low += length
+        else:
+            index = run.low
+            while index < end and len(taken) < count:
+                seq = run.seq_at(index)
+                if pages.code(seq) == READY:
+                    taken.append(seq)
+                    if run.avails is not None:
+                        avails.append(run.avails[index])
+                index += 1
+            run.low = index
+            size = len(taken)
+            spans = ranges_of(taken)
+        avail: int | list[int] = run.avail
+        if avails:
+            avail = avails[0] if avails[0] == avails[-1] else avails
+        return Piece(spans, size, run.lane, -run.nprio, run.max_attempts, run.expires, avail)
+
+    def _own_piece(self, seq: int) -> Piece:
+        entry = self._entries[seq]
+        return Piece([seq, seq], 1, entry.lane, entry.priority, entry.max_attempts, 0, entry.avail)
+
+    # -- looking
+
+    def in_order(self, lanes: Iterable[str] | None = None) -> Iterator[int]:
+        """All waiting jobs in the order they would be delivered; those not due yet last, by their time."""
+        rows = [row for lane, rows in self.lanes.items() if lanes is None or lane in lanes for row in rows]
+        seen: set[int] = set()
+        for _, avail, seq in heapq.merge(*(_row_keys(row) for row in rows)):
+            code = self._pages.code(seq)
+            if code == READY or (code == RETRY and self._entries[seq].avail == avail and seq not in seen):
+                if code == RETRY:
+                    seen.add(seq)
+                yield seq
+        for queue in (self.later, self.later_wall):
+            for _, _, seq, lane in heapq.merge(*(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)):
+                code = self._pages.code(seq)
+                if code in (DELAYED, RETRY_LATER) and (lanes is None or lane in lanes) and seq not in seen:
+                    if code == RETRY_LATER:
+                        seen.add(seq)
+                    yield seq
+
+    def oldest(self, lanes: Iterable[str] | None = None) -> int | None:
+        """When the longest waiting of the due jobs became available."""
+        found: int | None = None
+        for lane, rows in self.lanes.items():
+            if lanes is not None and lane not in lanes:
+                continue
+            while rows and self._settle(rows) is not None:
+                break
+            at = 0
+            while at < len(rows):
+                row = rows[at]
+                avail = row[1] if row[3] is None else row[3].avail_at(min(row[3].low, row[3].high - 1))
+                found = avail if found is None or avail < found else found
+                at = rows.bisect_left((row[0] + 1, -(2**63), 0))
+        return found
+
+    def trim(self) -> None:
+        """Let go of rows that no longer wait: for processes that only produce and never take."""
+        for rows in self.lanes.values():
+            self._settle(rows)
+
+
+def _row_keys(row: Row) -> Iterator[Key]:
+    return iter([row[:3]]) if row[3] is None else row[3].keys()
+
+
+def _later_keys(avail: int, seq: int, run: Run | None, entries: Entries) -> Iterator[tuple[int, int, int, str]]:
+    if run is not None:
+        for nprio, due, number in run.keys():
+            yield due, nprio, number, run.lane
+        return
+    entry = entries.get(seq)
+    if entry is not None and entry.avail == avail:
+        yield avail, -entry.priority, seq, entry.lane
+
+
+def ranges_of(seqs: list[int]) -> list[int]:
+    """Flat ranges `[first, last, …]` of numbers, in their order."""
+    spans: list[int] = []
+    for seq in seqs:
+        if spans and seq == spans[-1] + 1:
+            spans[-1] = seq
+        else:
+            spans += (seq, seq)
+    return spans
+
+
+__all__ = ["Piece", "ReadyIndex", "Run", "delayed_run", "ranges_of"]

@@ -1,0 +1,192 @@
+"""The state as plain objects, and back.
+
+`capture` copies what may change and returns at once; the objects are made while the caller writes them, so that a large state
+costs nobody a pause. `restore` of the objects gives a state with the same answers; the rows of the ready index may be cut differently.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from nobroker.state import codes
+from nobroker.state.entries import Entry, Lease
+from nobroker.state.machine import State
+from nobroker.state.pages import SIZE, Page
+from nobroker.state.ready import ranges_of
+from nobroker.state.runs import Run
+
+VERSION: Final = 1
+_CHUNK: Final = 1000
+
+
+def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
+    """A consistent picture of the state, as objects that msgpack takes."""
+    pages = [
+        (number, bytes(page.codes), _copied(page.tokens), _copied(page.refs), _copied(page.lanes), page.own and bytes(page.own))
+        for number, page in state.pages.table.items()
+    ]
+    head = {
+        "v": VERSION,
+        "s": state.next_seq,
+        "k": state.next_token,
+        "S": state.reserved_seq,
+        "K": state.reserved_token,
+        "t": state.time,
+        "p": list(state.paused),
+        "b": state.boot,
+        "a": [[name, *anchor] for name, anchor in state.anchors.items()],
+        "l": list(state.pages.lane_names),
+        "c": [list(counts) for counts in state.pages.counts],
+        "x": list(state.expiries),
+    }
+    entries, leased, ids = dict(state.entries), dict(state.leased), dict(state.ids)
+    ready = [(row[3], row[3].low, row[3].high) for rows in state.ready.lanes.values() for row in rows if row[3]]
+    later = [(run, run.low, run.high) for queue in (state.ready.later, state.ready.later_wall) for _, _, run in queue if run]
+    return _objects(head, pages, entries, leased, ids, ready, later)
+
+
+def _objects(
+    head: dict[str, Any],
+    pages: list[Any],
+    entries: dict[int, Entry],
+    leased: dict[int, Lease],
+    ids: dict[int, int | tuple[int, ...]],
+    ready: list[tuple[Run, int, int]],
+    later: list[tuple[Run, int, int]],
+) -> Iterator[list[Any] | dict[str, Any]]:
+    yield head
+    for number, codes_of, tokens, refs, lanes, own in pages:
+        same = codes_of.count(codes_of[0]) == SIZE
+        yield ["p", number, codes_of[0] if same else codes_of, _bytes(tokens), _bytes(refs), _bytes(lanes), own]
+    for chunk in _chunks(list(entries.items())):
+        yield ["e", [[seq, *entry] for seq, entry in chunk]]
+    held: dict[int, tuple[Lease, list[int]]] = {}
+    for seq, lease in leased.items():
+        held.setdefault(id(lease), (lease, []))[1].append(seq)
+    for lease, seqs in held.values():
+        seqs.sort()
+        places = None if lease.avails is None else [lease.place(seq) for seq in seqs]
+        yield ["l", ranges_of(seqs), lease.delta, lease.deadline, lease.lane, lease.priority, lease.max_attempts, lease.expires,
+               lease.avail if places is None else places]  # fmt: skip
+    for mark, runs in (("r", ready), ("d", later)):
+        for run, low, high in runs:
+            yield _run_object(mark, run, low, high)
+    for some in _chunks(list(ids.items())):
+        yield ["i", [[digest, seqs if type(seqs) is int else list(seqs)] for digest, seqs in some]]
+
+
+def _run_object(mark: str, run: Run, low: int, high: int) -> list[Any]:
+    base = run.base + low if run.seqs is None else run.base
+    seqs = None if run.seqs is None else _bytes(run.seqs[low:high])
+    avails = None if run.avails is None else _bytes(run.avails[low:high])
+    return [mark, run.lane, run.nprio, run.max_attempts, run.expires, base, high - low, run.avail, run.wall, seqs, avails]
+
+
+def restore(objects: Iterable[Any]) -> State | None:
+    """The state again; None when another version wrote it.
+
+    Raises:
+        ValueError, TypeError, KeyError, IndexError: the objects are not what `capture` gives.
+    """
+    source = iter(objects)
+    head = next(source)
+    if head["v"] != VERSION:
+        return None
+    state = State()
+    state.next_seq, state.next_token = head["s"], head["k"]
+    state.reserved_seq, state.reserved_token = head["S"], head["K"]
+    state.time = head["t"]
+    state.paused = set(head["p"])
+    state.boot = head["b"]
+    state.anchors = {name: (clock, time) for name, clock, time in head["a"]}
+    for lane in head["l"]:
+        state.pages.lane_number(lane)
+    state.pages.counts = [list(counts) for counts in head["c"]]
+    state.expiries = [tuple(entry) for entry in head["x"]]
+    for item in source:
+        _restore_item(state, item)
+    for seq in state.entries:
+        code = state.pages.code(seq)
+        if code in (codes.RETRY, codes.RETRY_LATER):
+            state.ready.add_own(seq, code == codes.RETRY_LATER)
+    return state
+
+
+def _restore_item(state: State, item: list[Any]) -> None:
+    mark = item[0]
+    if mark == "p":
+        state.pages.table[item[1]] = _page(*item[2:])
+    elif mark == "e":
+        for seq, *fields in item[1]:
+            state.entries[seq] = Entry(*fields)
+    elif mark == "l":
+        _restore_lease(state, *item[1:])
+    elif mark in ("r", "d"):
+        _restore_run(state, mark == "d", *item[1:])
+    elif mark == "i":
+        for digest, seqs in item[1]:
+            state.ids[digest] = seqs if type(seqs) is int else tuple(seqs)
+    else:
+        raise ValueError(f"unknown part {mark!r} in a snapshot")
+
+
+def _page(codes_of: int | bytes, tokens: Any, refs: Any, lanes: Any, own: bytes | None) -> Page:
+    page = Page()
+    page.codes = bytearray(bytes((codes_of,)) * SIZE if type(codes_of) is int else codes_of)
+    page.tokens = _array("Q", tokens)
+    page.refs = _array("Q", refs)
+    page.lanes = _array("H", lanes)
+    page.own = None if own is None else bytearray(own)
+    return page
+
+
+def _restore_lease(
+    state: State, spans: list[int], delta: int, deadline: int, lane: str, priority: int, attempts: int, expires: int, avail: Any
+) -> None:
+    seqs = [seq for at in range(0, len(spans), 2) for seq in range(spans[at], spans[at + 1] + 1)]
+    places = dict(zip(seqs, avail, strict=True)) if type(avail) is list else None
+    lease = Lease(spans, len(seqs), delta, deadline, lane, priority, attempts, expires, 0 if places else avail, places)
+    state.hold(lease, seqs[0], seqs[0])
+    state.leased.update(dict.fromkeys(seqs, lease))
+
+
+def _restore_run(state: State, later: bool, *fields: Any) -> None:
+    lane, nprio, attempts, expires, base, size, avail, wall, seqs, avails = fields
+    run = Run(lane, nprio, attempts, expires, base, size, avail, wall, _array("I", seqs), _array("q", avails))
+    if run.high == 0:
+        return
+    if later:
+        state.ready.add_later(run)
+    else:
+        state.ready.add_run(run)
+
+
+def _chunks(items: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]
+
+
+def _copied(words: array[int] | None) -> array[int] | None:
+    return None if words is None else words[:]
+
+
+def _bytes(words: array[int] | None) -> bytes | None:
+    if words is None:
+        return None
+    if sys.byteorder == "big":
+        words = words[:]
+        words.byteswap()
+    return words.tobytes()
+
+
+def _array(code: str, data: bytes | None) -> array[int] | None:
+    if data is None:
+        return None
+    words = array(code)
+    words.frombytes(data)
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words

@@ -1,0 +1,120 @@
+"""What a store must do, in the store's own units: microseconds, packed values, sequence numbers.
+
+`nobroker.queue.Queue` checks arguments and turns seconds into microseconds and payloads into bytes before any of this is called; a store never
+sees a value it has to refuse. Every verb is atomic, and, where `durable` stores are concerned, on stable storage when it returns,
+except lease, extend and release.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from nobroker.job import Job, JobState
+from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
+
+
+@dataclass(slots=True)
+class NewJobs:
+    """Jobs to enqueue.
+
+    Attributes:
+        batches: `(count, packed array of payloads)`, in order.
+        count: of all.
+        priority, max_attempts, lane: one for all.
+        delay_us: after now, one for all.
+        delays_us: or one per job.
+        run_at_us: or a time of the wall clock.
+        expires_us: after now; 0 for never.
+        metadata: packed; None for none.
+        ids: the callers' own ids, one per job; None for the store's.
+    """
+
+    batches: list[tuple[int, bytes]]
+    count: int
+    priority: int = 0
+    max_attempts: int = 5
+    lane: str = ""
+    delay_us: int = 0
+    delays_us: array[int] | None = None
+    run_at_us: int | None = None
+    expires_us: int = 0
+    metadata: bytes | None = None
+    ids: list[str] | None = None
+
+
+JobRef = Job | str
+"""A job, fenced by its token, or an id: whoever holds it now."""
+
+
+class Store(Protocol):
+    """The verbs. Errors are those of `nobroker.errors`."""
+
+    def enqueue(self, new: NewJobs) -> Sequence[Job]: ...
+
+    def lease(
+        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+    ) -> list[Job]: ...
+
+    def ack(self, jobs: Sequence[JobRef], results: Sequence[bytes | None] | None, many: bool) -> None: ...
+
+    def settle_and_lease(
+        self,
+        acks: Sequence[tuple[Job, bytes | None]],
+        count: int,
+        timeout_us: int,
+        lanes: tuple[str, ...] | None,
+    ) -> tuple[list[Job], list[Job], list[Job], int]: ...
+
+    def wait_durable(self, ticket: int) -> None: ...
+
+    def nack(
+        self,
+        jobs: Sequence[JobRef],
+        error: str | None,
+        delay_for: Callable[[int], int],
+        dead: bool | None,
+        many: bool,
+    ) -> list[Job]: ...
+
+    def extend(
+        self, jobs: Sequence[JobRef], timeout_us: int, progress: bytes | None, state: bytes | None, many: bool
+    ) -> list[Job]: ...
+
+    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]: ...
+
+    def get(self, job_id: str) -> Job: ...
+
+    def stats(self, lane: str | None) -> QueueStats: ...
+
+    def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]: ...
+
+    def requeue_dead(self, job_id: str | None) -> int: ...
+
+    def drop_dead(self, job_id: str | None, older_than_us: int | None) -> int: ...
+
+    def cancel(self, job_id: str) -> Job: ...
+
+    def pause(self, lane: str | None, paused: bool) -> None: ...
+
+    def is_paused(self) -> bool: ...
+
+    def purge(self, lane: str | None) -> int: ...
+
+    def restore(self, jobs: Iterable[Job]) -> int: ...
+
+    def compact(self) -> CompactionResult: ...
+
+    def check(self) -> list[Any]: ...
+
+    def backup(self, target: Path) -> Path: ...
+
+    @property
+    def recovery(self) -> RecoveryReport: ...
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,295 @@
+"""Putting jobs in: enqueue, and the restoring of whole jobs by an import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, overload
+
+from nobroker.job import Job, JobState
+from nobroker.state import kinds
+from nobroker.state.machine import Head
+from nobroker.stores.base import NewJobs
+from nobroker.stores.lookup import Lookup
+from nobroker.stores.reading import column, packed_column
+from nobroker.stores.session import Part, Session
+from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack_value, split_array, unpack
+
+_RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
+
+
+class Enqueuer:
+    """Appends jobs."""
+
+    def __init__(self, session: Session, lookup: Lookup) -> None:
+        self._session = session
+        self._lookup = lookup
+
+    def enqueue(self, new: NewJobs) -> Sequence[Job]:
+        session = self._session
+        if new.ids is not None:
+            return self._enqueue_own(new, new.ids)
+        if new.count == 0:
+            return []
+        size = sum(len(packed) for _, packed in new.batches)
+        with session.transaction() as now:
+            session.room_for(size)
+            session.reserve(new.count, 0)
+            first = session.state.next_seq
+            head = _common(new, now)
+            end = session.append(_parts(new.batches, head, first, new, None))
+            session.log.notify()
+        session.log.wait_durable(end)
+        return JobBatch(session.reader.prefix, new, head, first)
+
+    def _enqueue_own(self, new: NewJobs, ids: list[str]) -> list[Job]:
+        """With ids of the caller's: only those not yet known are created, each once."""
+        session = self._session
+        with session.transaction() as now:
+            session.room_for(sum(len(packed) for _, packed in new.batches))
+            known: dict[str, int] = {}
+            fresh: dict[str, int] = {}
+            for index, job_id in enumerate(ids):
+                if job_id not in fresh and job_id not in known:
+                    seq = self._lookup.seq_of(job_id)
+                    if seq is None:
+                        fresh[job_id] = index
+                    else:
+                        known[job_id] = seq
+            existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
+            end = session.log.end
+            first = session.state.next_seq
+            head = _common(new, now)
+            if fresh:
+                session.reserve(len(fresh), 0)
+                first = session.state.next_seq
+                chosen = list(fresh.values())
+                batches = new.batches if len(chosen) == new.count else _chosen(new.batches, chosen)
+                end = session.append(_parts(batches, head, first, new, list(fresh), chosen))
+                session.log.notify()
+        session.log.wait_durable(end)
+        return self._answer(new, ids, head, first, fresh, existing)
+
+    def _answer(
+        self, new: NewJobs, ids: list[str], head: Head, first: int, fresh: dict[str, int], existing: dict[str, Job]
+    ) -> list[Job]:
+        place = {job_id: seq for seq, job_id in enumerate(fresh, first)}
+        made = JobBatch(self._session.reader.prefix, new, head, 0)
+        answer: list[Job] = []
+        for index, job_id in enumerate(ids):
+            old = existing.get(job_id)
+            if old is not None:
+                job = old.snapshot()
+                job.created = False
+            else:
+                job = made[fresh[job_id]]
+                job.id, job.seq = job_id, place[job_id]
+                job.created = fresh[job_id] == index
+            answer.append(job)
+        return answer
+
+    def restore(self, jobs: Iterable[Job]) -> int:
+        """Add whole jobs, with all that they have been through; ids already known are left alone. Returns how many were added."""
+        source = iter(jobs)
+        added = 0
+        while chunk := list(islice(source, BATCH_JOBS)):
+            packed = [pack_list([job.payload], [f"payload of {job.id}"]) for job in chunk]
+            overrides = [_override(job) for job in chunk]
+            added += self._restore_chunk(chunk, packed, overrides)
+        return added
+
+    def _restore_chunk(self, jobs: list[Job], packed: list[bytes], overrides: list[Head]) -> int:
+        session = self._session
+        added = 0
+        with session.transaction() as now:
+            session.room_for(sum(map(len, packed)))
+            session.reserve(len(jobs), 0)
+            seq = session.state.next_seq
+            parts: list[Part] = []
+            seen: set[str] = set()
+            group: list[tuple[Job, bytes, Head]] = []
+            for job, payload, override in zip(jobs, packed, overrides, strict=True):
+                if job.id in seen or self._lookup.seq_of(job.id) is not None:
+                    continue
+                seen.add(job.id)
+                if group and (not _alike(group[0][0], job) or sum(len(item[1]) for item in group) > BATCH_BYTES):
+                    parts.append(_restored(group, seq, now))
+                    seq += len(group)
+                    group = []
+                group.append((job, payload, override))
+                added += 1
+            if group:
+                parts.append(_restored(group, seq, now))
+            end = session.append(parts) if parts else session.log.end
+            session.log.notify()
+        session.log.wait_durable(end)
+        return added
+
+
+def _common(new: NewJobs, now: int) -> Head:
+    head: Head = {"t": now}
+    if new.priority:
+        head["p"] = new.priority
+    if new.max_attempts != 5:
+        head["m"] = new.max_attempts
+    if new.lane:
+        head["l"] = new.lane
+    if new.expires_us:
+        head["x"] = now + new.expires_us
+    if new.metadata is not None:
+        head["M"] = new.metadata
+    if new.run_at_us is not None:
+        head["a"], head["w"] = new.run_at_us, True
+    elif new.delay_us:
+        head["a"] = now + new.delay_us
+    return head
+
+
+def _parts(
+    batches: list[tuple[int, bytes]],
+    common: Head,
+    first: int,
+    new: NewJobs,
+    ids: list[str] | None,
+    chosen: list[int] | None = None,
+) -> list[Part]:
+    parts: list[Part] = []
+    at = 0
+    now = common["t"]
+    for number, packed in batches:
+        head = {"n": number, "s": first + at, **common}
+        if new.delays_us is not None:
+            picked = range(at, at + number) if chosen is None else chosen[at : at + number]
+            head["a"] = packed_column(now + new.delays_us[index] for index in picked)
+        if ids is not None:
+            head["i"] = ids[at : at + number]
+        parts.append((kinds.ENQUEUE, head, packed))
+        at += number
+    return parts
+
+
+def _chosen(batches: list[tuple[int, bytes]], indexes: list[int]) -> list[tuple[int, bytes]]:
+    """The batches with only the payloads at the indexes, ascending."""
+    elements = [element for _, packed in batches for element in split_array(packed)]
+    return [
+        (len(some), join_array([elements[index] for index in some]))
+        for start in range(0, len(indexes), BATCH_JOBS)
+        if (some := indexes[start : start + BATCH_JOBS])
+    ]
+
+
+def _alike(one: Job, other: Job) -> bool:
+    return (one.lane, one.priority, one.max_attempts, one.expires_at) == (
+        other.lane,
+        other.priority,
+        other.max_attempts,
+        other.expires_at,
+    ) and one.metadata == other.metadata
+
+
+def _override(job: Job) -> Head:
+    state = _RESTORED_STATES[job.state]
+    override: Head = {}
+    if state != "r" or job.attempts or job.last_error is not None or job.progress is not None or job.job_state is not None:
+        override["s"], override["n"] = state, job.attempts
+    if job.last_error is not None:
+        override["E"] = job.last_error
+    for key, value in (("R", job.result), ("P", job.progress), ("J", job.job_state)):
+        if value is not None:
+            override[key] = pack_value(value, f"value of {job.id}")
+    return override
+
+
+def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int) -> Part:
+    first = group[0][0]
+    head: Head = {
+        "t": now,
+        "n": len(group),
+        "q": [seq, seq + len(group) - 1],
+        "e": packed_column(round(job.enqueued_at * 1e6) for job, _, _ in group),
+        "a": packed_column(round(job.available_at * 1e6) for job, _, _ in group),
+        "i": [job.id for job, _, _ in group],
+    }
+    if first.priority:
+        head["p"] = first.priority
+    if first.max_attempts != 5:
+        head["m"] = first.max_attempts
+    if first.lane:
+        head["l"] = first.lane
+    if first.expires_at is not None:
+        head["x"] = round(first.expires_at * 1e6)
+    if first.metadata is not None:
+        head["M"] = pack_value(first.metadata, "metadata")
+    overrides = {}
+    for index, (job, _, override) in enumerate(group):
+        if override:
+            if job.state is JobState.DONE:
+                override["K"] = now + 3_600_000_000
+            overrides[index] = override
+    if overrides:
+        head["o"] = overrides
+    return kinds.MOVE, head, join_array([payload[1:] for _, payload, _ in group])
+
+
+class JobBatch(Sequence[Job]):
+    """The jobs of one call: the packed bytes, and `Job`s made when asked."""
+
+    def __init__(self, prefix: str, new: NewJobs, head: Head, first: int) -> None:
+        self._prefix = prefix
+        self._new = new
+        self._head = head
+        self._first = first
+        self._values: list[list[Any]] | None = None
+
+    def __len__(self) -> int:
+        return self._new.count
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Job]: ...
+    def __getitem__(self, index: int | slice) -> Job | list[Job]:
+        if isinstance(index, slice):
+            return [self._job(at) for at in range(*index.indices(len(self)))]
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise IndexError(f"job {index} of {len(self)}")
+        return self._job(at)
+
+    def __iter__(self) -> Iterator[Job]:
+        at = 0
+        for _, packed in self._new.batches:
+            for payload in unpack(packed):
+                yield self._made(at, payload)
+                at += 1
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Sequence) and not isinstance(other, (str, bytes)):
+            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} jobs, seq {self._first} and up>"
+
+    def _job(self, at: int) -> Job:
+        start = 0
+        for number, packed in self._new.batches:
+            if at < start + number:
+                return self._made(at, unpack(split_array(packed)[at - start]) if number > 1 else unpack(packed)[0])
+            start += number
+        raise IndexError(at)
+
+    def _made(self, at: int, payload: Any) -> Job:
+        new, now = self._new, self._head["t"]
+        delays = new.delays_us
+        avail = column(self._head.get("a", now), 0) if delays is None else now + delays[at]
+        job = Job(f"{self._prefix}{self._first + at}", payload, new.priority, JobState.READY, 0, new.max_attempts)
+        job.available_at, job.enqueued_at = avail / 1e6, now / 1e6
+        job.seq, job.lane = self._first + at, new.lane
+        if new.metadata is not None:
+            job.metadata = unpack(new.metadata)
+        if new.expires_us:
+            job.expires_at = self._head["x"] / 1e6
+        return job

@@ -1,0 +1,169 @@
+"""Taking jobs out: lease, and waiting for something to lease."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from nobroker.job import Job
+from nobroker.state import kinds
+from nobroker.state.machine import NEVER, Head
+from nobroker.state.ready import Piece
+from nobroker.stores.reading import Decoded, packed_column
+from nobroker.stores.session import Part, Session
+from nobroker_mmap.log import Piece as LogPiece
+
+
+class Nothing(NamedTuple):
+    """A lease found nothing: true until the boot clock or the wall clock says so, or the log grows."""
+
+    until: int
+    wall: int | None
+    lanes: tuple[str, ...] | None
+
+
+class Leaser:
+    """Hands out jobs."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._nothing: Nothing | None = None
+
+    def lease(
+        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+    ) -> list[Job]:
+        """Up to `count` jobs; waits up to `wait` seconds for the first one."""
+        if self._surely_nothing(lanes):
+            jobs: list[Job] = []
+        else:
+            jobs = self._attempt(count, timeout_us, lanes)
+        if jobs or wait <= 0:
+            return jobs
+        return self._wait(count, timeout_us, wait, lanes, stop)
+
+    def _wait(
+        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+    ) -> list[Job]:
+        log = self._session.log
+        end = time.monotonic() + wait
+        while True:
+            ticket = log.announce()
+            jobs = self._attempt(count, timeout_us, lanes)
+            remaining = end - time.monotonic()
+            if jobs or remaining <= 0 or (stop is not None and stop()):
+                return jobs
+            log.wait(min(remaining, self._until_event()), ticket)
+
+    def _until_event(self) -> float:
+        """Seconds until time alone may make something leasable."""
+        nothing = self._nothing
+        clock = self._session.clock
+        if nothing is None:
+            return 0.0
+        seconds = (nothing.until - clock.boot_us()) / 1e6
+        if nothing.wall is not None:
+            # The wall clock may be set; look at it now and then.
+            seconds = min(seconds, max((nothing.wall - clock.wall_us()) / 1e6, 0.001), 1.0)
+        return max(seconds, 0.0)
+
+    def _surely_nothing(self, lanes: tuple[str, ...] | None) -> bool:
+        nothing = self._nothing
+        session = self._session
+        return (
+            nothing is not None
+            and session.clock.boot_us() < nothing.until
+            and nothing.lanes == lanes
+            and not session.log.behind()
+            and (nothing.wall is None or session.clock.wall_us() < nothing.wall)
+        )
+
+    def _attempt(self, count: int, timeout_us: int, lanes: tuple[str, ...] | None) -> list[Job]:
+        session = self._session
+        with session.transaction() as now:
+            found = self.take(now, count, timeout_us, lanes)
+            if found is None:
+                return []
+            part, sources = found
+            end = session.append([part])
+            self.pass_on(lanes)
+        if session.careful():
+            session.log.wait_durable(end, force=True)
+        return self.jobs(part[1], sources, now)
+
+    def take(
+        self, now: int, count: int, timeout_us: int, lanes: tuple[str, ...] | None
+    ) -> tuple[Part, list[tuple[Decoded, LogPiece]]] | None:
+        """Inside a transaction: choose jobs, make sure that they can be read, and word the record."""
+        session = self._session
+        state = session.state
+        if None in state.paused:
+            self._remember_nothing(now, lanes)
+            return None
+        wall = session.clock.wall_us()
+        state.ready.promote(now, wall)
+        paused = frozenset(lane for lane in state.paused if lane is not None)
+        if not state.ready.has_ready(lanes, paused):
+            self._remember_nothing(now, lanes)
+            return None
+        self._nothing = None
+        session.reserve(0, count)
+        session.touch()
+        pieces = state.ready.take(count, lanes, paused)
+        spans = [number for piece in pieces for number in piece.spans]
+        sources = list(self._sources(spans))
+        head: Head = {
+            "t": now,
+            "w": wall,
+            "d": now + timeout_us,
+            "k": state.next_token,
+            "q": spans,
+            "v": [_column(piece) for piece in pieces],
+        }
+        if lanes is not None:
+            head["l"] = list(lanes)
+        return (kinds.LEASE, head, b""), sources
+
+    def _sources(self, spans: list[int]) -> Iterator[tuple[Decoded, LogPiece]]:
+        """The verified records of the jobs, in the order of the ranges."""
+        session = self._session
+        for at in range(0, len(spans), 2):
+            expected = spans[at]
+            for piece in session.log.find(spans[at], spans[at + 1]):
+                if piece.first != expected:
+                    break
+                expected = piece.last + 1
+                yield session.reader.of(piece), piece
+            if expected != spans[at + 1] + 1:
+                raise session.lost(expected)
+
+    def jobs(self, head: Head, sources: list[tuple[Decoded, LogPiece]], now: int) -> list[Job]:
+        """The leased jobs, decoded outside the locks."""
+        reader, state = self._session.reader, self._session.state
+        with self._session.log.mutex:
+            found = [
+                reader.job(state, seq, now, decoded, piece.index + seq - piece.first)
+                for decoded, piece in sources
+                for seq in range(piece.first, piece.last + 1)
+            ]
+        return found
+
+    def pass_on(self, lanes: tuple[str, ...] | None) -> None:
+        """One job wakes one waiter; whoever woke and left jobs behind wakes the next."""
+        session = self._session
+        if session.log.has_waiters() and session.state.ready.has_ready(None, frozenset()):
+            session.log.notify()
+
+    def _remember_nothing(self, now: int, lanes: tuple[str, ...] | None) -> None:
+        session = self._session
+        _, wall = session.state.ready.next_due()
+        event = session.state.next_event()
+        boot = session.clock.boot_us()
+        if session.log.control.grace_until > boot and event <= now:
+            event = now + session.log.control.grace_until - boot
+        self._nothing = Nothing(boot + (event - now if event < NEVER else NEVER), wall, lanes)
+
+
+def _column(piece: Piece) -> list[int | bytes]:
+    avail = piece.avail if type(piece.avail) is int else packed_column(piece.avail)
+    return [piece.size, piece.priority, piece.max_attempts, piece.expires, avail]

@@ -1,0 +1,213 @@
+"""The store on a directory: `nobroker_mmap`'s log with the queue's state machine on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from nobroker.clock import Clock
+from nobroker.errors import NotLeasedError
+from nobroker.job import Job, JobState
+from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
+from nobroker.state import codes, kinds
+from nobroker.state.machine import Head
+from nobroker.state.ready import ranges_of
+from nobroker.stores.base import JobRef, NewJobs
+from nobroker.stores.enqueueing import Enqueuer
+from nobroker.stores.leasing import Leaser
+from nobroker.stores.looking import Looker
+from nobroker.stores.lookup import Lookup
+from nobroker.stores.moving import Mover
+from nobroker.stores.session import Options, Session
+from nobroker.stores.settling import Settler
+from nobroker_mmap.log import drop_log, list_logs
+
+
+class LogStore:
+    """One queue in a directory. Implements `nobroker.stores.base.Store`."""
+
+    def __init__(self, directory: Path, name: str, options: Options, clock: Clock) -> None:
+        self._session = session = Session(directory, name, options, clock)
+        self._lookup = Lookup(session)
+        self._enqueuer = Enqueuer(session, self._lookup)
+        self._leaser = Leaser(session)
+        self._settler = Settler(session, self._lookup, self._leaser)
+        self._looker = Looker(session, self._lookup)
+        self._mover = Mover(session)
+        self._auto = options.auto_compact and not options.read_only
+
+    def _upkeep(self) -> None:
+        """After a verb that wrote: a slice of the snapshot, a piece of compaction."""
+        self._session.step_snapshot()
+        if self._auto:
+            self._mover.step_if_due()
+
+    # -- work
+
+    def enqueue(self, new: NewJobs) -> Sequence[Job]:
+        jobs = self._enqueuer.enqueue(new)
+        self._upkeep()
+        return jobs
+
+    def restore(self, jobs: Iterable[Job]) -> int:
+        added = self._enqueuer.restore(jobs)
+        self._upkeep()
+        return added
+
+    def lease(
+        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+    ) -> list[Job]:
+        jobs = self._leaser.lease(count, timeout_us, wait, lanes, stop)
+        if jobs:
+            self._upkeep()
+        return jobs
+
+    def ack(self, jobs: Sequence[JobRef], results: Sequence[bytes | None] | None, many: bool) -> None:
+        self._settler.ack(jobs, results, many)
+        self._upkeep()
+
+    def settle_and_lease(
+        self, acks: Sequence[tuple[Job, bytes | None]], count: int, timeout_us: int, lanes: tuple[str, ...] | None
+    ) -> tuple[list[Job], list[Job], list[Job], int]:
+        answer = self._settler.settle_and_lease(acks, count, timeout_us, lanes)
+        self._upkeep()
+        return answer
+
+    def wait_durable(self, ticket: int) -> None:
+        self._session.log.wait_durable(ticket)
+
+    def nack(
+        self, jobs: Sequence[JobRef], error: str | None, delay_for: Callable[[int], int], dead: bool | None, many: bool
+    ) -> list[Job]:
+        answer = self._settler.nack(jobs, error, delay_for, dead, many)
+        self._upkeep()
+        return answer
+
+    def extend(
+        self, jobs: Sequence[JobRef], timeout_us: int, progress: bytes | None, state: bytes | None, many: bool
+    ) -> list[Job]:
+        return self._settler.extend(jobs, timeout_us, progress, state, many)
+
+    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]:
+        return self._settler.release(jobs, delay_us, many)
+
+    def cancel(self, job_id: str) -> Job:
+        return self._settler.cancel(job_id)
+
+    # -- looking
+
+    def get(self, job_id: str) -> Job:
+        return self._looker.get(job_id)
+
+    def stats(self, lane: str | None) -> QueueStats:
+        return self._looker.stats(lane)
+
+    def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]:
+        return self._looker.jobs(state, lane)
+
+    def is_paused(self) -> bool:
+        return self._looker.is_paused()
+
+    # -- the dead
+
+    def requeue_dead(self, job_id: str | None) -> int:
+        session = self._session
+        with session.transaction() as now:
+            seqs = self._dead(job_id)
+            end = session.log.end
+            if seqs:
+                end = session.append([(kinds.REQUEUE, {"t": now, "q": ranges_of(seqs)}, b"")])
+                session.log.notify()
+        session.log.wait_durable(end)
+        return len(seqs)
+
+    def drop_dead(self, job_id: str | None, older_than_us: int | None) -> int:
+        session = self._session
+        with session.transaction() as now:
+            seqs = self._dead(job_id)
+            if older_than_us is not None:
+                seqs = [seq for seq in seqs if session.state.entries[seq].avail <= now - older_than_us]
+            end = session.log.end
+            if seqs:
+                head: Head = {"t": now, "q": ranges_of(seqs), "h": self._digests(seqs)}
+                end = session.append([(kinds.DROP, head, b"")])
+        session.log.wait_durable(end)
+        return len(seqs)
+
+    def _dead(self, job_id: str | None) -> list[int]:
+        state = self._session.state
+        if job_id is None:
+            return list(state.pages.having(codes.DEAD))
+        seq = self._lookup.known(job_id)
+        if state.pages.code(seq) != codes.DEAD:
+            raise NotLeasedError(f"job {job_id!r} is not in the dead-letter queue", [job_id])
+        return [seq]
+
+    def _digests(self, seqs: Iterable[int]) -> bytes:
+        """Hashes of the own ids among jobs, as the records that forget them carry them."""
+        session = self._session
+        digests = []
+        for seq in seqs:
+            if session.state.pages.has_own_id(seq):
+                job_id = self._lookup.job_id(seq)
+                digests.append(xxhash.xxh3_64_intdigest(job_id.encode("utf-8", "surrogatepass")))
+        return b"".join(digest.to_bytes(8, "little") for digest in digests)
+
+    # -- the whole queue
+
+    def pause(self, lane: str | None, paused: bool) -> None:
+        session = self._session
+        with session.transaction() as now:
+            end = session.log.end
+            if (lane in session.state.paused) != paused:
+                end = session.append([(kinds.PAUSE, {"t": now, "l": lane, "p": paused}, b"")])
+                session.log.notify()
+        session.log.wait_durable(end)
+
+    def purge(self, lane: str | None) -> int:
+        session = self._session
+        with session.transaction() as now:
+            state = session.state
+            total = sum(state.pages.total(code, lane) for code in range(1, codes.COUNT))
+            end = session.log.end
+            if total:
+                head: Head = {"t": now, "l": lane, "n": state.next_seq}
+                if lane is not None and state.ids:
+                    mine = [seq for code in range(1, codes.COUNT) for seq in state.pages.having(code)]
+                    head["h"] = self._digests(seq for seq in mine if state.pages.lane(seq) == lane)
+                end = session.append([(kinds.PURGE, head, b"")])
+        session.log.wait_durable(end)
+        return total
+
+    def compact(self) -> CompactionResult:
+        return self._mover.compact()
+
+    def check(self) -> list[Any]:
+        return list(self._session.log.check())
+
+    def backup(self, target: Path) -> Path:
+        return self._session.log.backup(target)
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        return self._session.log.recovery
+
+    def wake(self) -> None:
+        """Make waiting threads of this object look at their stop conditions."""
+        self._session.log.wake_local()
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def names(directory: Path) -> list[str]:
+    """Names of the queues in a directory."""
+    return list_logs(directory)
+
+
+def drop(directory: Path, name: str) -> None:
+    """Delete a queue's files."""
+    drop_log(directory, name)

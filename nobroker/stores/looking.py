@@ -1,0 +1,139 @@
+"""Reads: they take no file lock, write nothing and promise nothing about durability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from nobroker.errors import JobNotFoundError
+from nobroker.job import Job, JobState
+from nobroker.reports import QueueStats
+from nobroker.state import codes
+from nobroker.state.entries import CANCEL
+from nobroker.stores.lookup import Lookup
+from nobroker.stores.session import Session
+
+_SLICE: Final = 500
+
+
+class Looker:
+    """Answers questions."""
+
+    def __init__(self, session: Session, lookup: Lookup) -> None:
+        self._session = session
+        self._lookup = lookup
+
+    def _current(self) -> int:
+        """Under the mutex: follow the log; returns the queue time."""
+        session = self._session
+        session.follow()
+        now = session.now()
+        session.state.ready.promote(now, session.clock.wall_us())
+        return now
+
+    def get(self, job_id: str) -> Job:
+        with self._session.reading():
+            now = self._current()
+            return self._lookup.job(self._lookup.known(job_id), now)
+
+    def stats(self, lane: str | None) -> QueueStats:
+        session = self._session
+        with session.reading():
+            now = self._current()
+            state = session.state
+            total = state.pages.total
+            ready = total(codes.READY, lane) + total(codes.RETRY, lane)
+            delayed = total(codes.DELAYED, lane) + total(codes.RETRY_LATER, lane)
+            leased, done, dead = total(codes.LEASED, lane), total(codes.DONE, lane), total(codes.DEAD, lane)
+            for seq, lease in state.overdue(now):
+                if lane is None or lease.lane == lane:
+                    leased -= 1
+                    entry = state.entry_of(seq, lease)
+                    if entry.flags & CANCEL:
+                        done += 1
+                    elif entry.attempts >= entry.max_attempts:
+                        dead += 1
+                    else:
+                        ready += 1
+            for spans in state.peek_outdated(now):
+                for seq in spans:
+                    if lane is None or state.pages.lane(seq) == lane:
+                        dead += 1
+                        if state.pages.code(seq) in (codes.READY, codes.RETRY):
+                            ready -= 1
+                        else:
+                            delayed -= 1
+            oldest = state.ready.oldest(None if lane is None else (lane,))
+            return QueueStats(
+                ready,
+                delayed,
+                leased,
+                done,
+                dead,
+                ready + delayed + leased + done + dead,
+                None if oldest is None or not ready else max(0.0, (now - oldest) / 1e6),
+                None in state.paused or (lane is not None and lane in state.paused),
+                session.log.bytes_used(),
+            )
+
+    def is_paused(self) -> bool:
+        with self._session.reading():
+            self._session.follow()
+            return None in self._session.state.paused
+
+    def jobs(self, wanted: JobState | None, lane: str | None) -> Iterator[Job]:
+        """Jobs by sequence number; waiting ones in the order they would be delivered."""
+        session = self._session
+        with session.reading():
+            now = self._current()
+            state = session.state
+            lanes = None if lane is None else (lane,)
+            if wanted is JobState.READY:
+                order: Iterator[int] = iter(list(state.ready.in_order(lanes)) + self._overdue_seqs(now, lane))
+            else:
+                order = self._all(wanted)
+        while True:
+            with session.reading():
+                now = self._current()
+                some: list[Job] = []
+                ended = False
+                while len(some) < _SLICE:
+                    seq = next(order, None)
+                    if seq is None:
+                        ended = True
+                        break
+                    if lane is not None and session.state.pages.lane(seq) != lane:
+                        continue
+                    job = self._job_or_none(seq, now)
+                    if job is not None and (wanted is None or job.state is wanted):
+                        some.append(job)
+            yield from some
+            if ended:
+                return
+
+    def _overdue_seqs(self, now: int, lane: str | None) -> list[int]:
+        return [seq for seq, lease in self._session.state.overdue(now) if lane is None or lease.lane == lane]
+
+    def _all(self, wanted: JobState | None) -> Iterator[int]:
+        """Sequence numbers of jobs that may have the state, ascending; the state may be replaced between two of them."""
+        interesting = {
+            None: range(1, codes.COUNT),
+            JobState.LEASED: (codes.LEASED,),
+            JobState.DONE: (codes.DONE, codes.LEASED),
+            JobState.DEAD: (codes.DEAD, codes.LEASED, *codes.WAITING),
+        }[wanted]
+        at = 0
+        while True:
+            seq = self._session.state.pages.next_of(at, interesting)
+            if seq is None:
+                return
+            yield seq
+            at = seq + 1
+
+    def _job_or_none(self, seq: int, now: int) -> Job | None:
+        if self._session.state.pages.code(seq) == codes.NONE:
+            return None
+        try:
+            return self._lookup.job(seq, now)
+        except JobNotFoundError:
+            return None

@@ -1,0 +1,311 @@
+"""Compaction: segments leave from the front of the log, the jobs in them that are still needed move to the tail first.
+
+Invariants
+- A segment leaves only after each job whose newest copy it holds was moved or may be forgotten, and after all that was moved is durable.
+- Whether a job may be forgotten never changes back; so one pass over a segment, in steps, under the lock at each step only, is enough.
+- A step does a bounded piece of work. Any number of processes may compact at once: each finds done what another did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import xxhash
+
+from nobroker.errors import CompactionError, StorageError
+from nobroker.reports import CompactionResult
+from nobroker.state import codes, kinds
+from nobroker.state.entries import Entry
+from nobroker.state.machine import Head, State
+from nobroker.state.ready import ranges_of
+from nobroker.stores.reading import Decoded, column, packed_column
+from nobroker.stores.session import Part, Session
+from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list
+from nobroker_mmap.log import Piece
+
+_STEP_JOBS: Final = 256
+_STEP_SCANNED: Final = 20_000
+AUTO_BYTES: Final = 64 * 2**20
+"""Logs below this size are left alone unless somebody asks."""
+
+
+class Pass:
+    """What one compactor has found out about the front segment."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rows: Iterator[tuple[int, int]] | None = None
+        self.rest: tuple[int, int] | None = None
+        self.forgotten: list[int] = []
+        self.digests: list[int] = []
+
+
+class Mover:
+    """Compacts a log."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._pass: Pass | None = None
+        self._last: int | None = None
+        self._checked = 0
+
+    def compact(self) -> CompactionResult:
+        """All of it, now.
+
+        Raises:
+            CompactionError: the disk refused; the queue works on as it is.
+        """
+        session = self._session
+        try:
+            with session.transaction():
+                before = session.log.bytes_used()
+                last = session.log.seal()
+                state = session.state
+                total = sum(sum(counts) for counts in state.pages.counts)
+                done = state.pages.total(codes.DONE)
+            while self.step(last):
+                pass
+            with session.transaction():
+                after = session.log.bytes_used()
+                state = session.state
+                dropped = max(0, done - state.pages.total(codes.DONE))
+        except StorageError as error:
+            raise CompactionError(f"compaction of {session.log.path} stopped: {error}. The queue is unharmed") from error
+        return CompactionResult(before, after, max(0, total - dropped), dropped)
+
+    def step_if_due(self) -> None:
+        """A bounded piece, when the log is due for it: called after an append, outside the lock."""
+        session = self._session
+        if self._last is None:
+            newest = session.log.active_number()
+            if newest == self._checked:
+                return
+            self._checked = newest
+            if not self._due():
+                return
+            self._last = newest - 1
+        if not self.step(self._last):
+            self._last = None
+
+    def _due(self) -> bool:
+        """Whether more than half of a log over 64 MiB is dead, judging by the average size of a job."""
+        session = self._session
+        with session.reading():
+            size = session.log.bytes_used()
+            if size <= AUTO_BYTES:
+                return False
+            state = session.state
+            counts = [sum(lane[code] for lane in state.pages.counts) for code in range(codes.COUNT)]
+            live = sum(counts) - counts[codes.DONE]
+            held = session.log.jobs_held()
+        return live * (size / max(held, 1)) < size / 2
+
+    def step(self, last: int) -> bool:
+        """One piece of work on the front segment; False when segments up to `last` have left."""
+        session = self._session
+        with session.transaction() as now:
+            front = session.log.front_number()
+            if front > last or front >= session.log.active_number():
+                self._pass = None
+                return False
+            work = self._pass
+            if work is None or work.number != front:
+                work = self._pass = Pass(front)
+                work.rows = iter(session.log.key_ranges(front))
+            moved = self._gather(work, now)
+            if moved:
+                session.append(moved)
+                return True
+            if work.rest is not None:
+                return True
+            self._retire(work)
+            self._pass = None
+        return True
+
+    def _gather(self, work: Pass, now: int) -> list[Part]:
+        """Go on through the segment's rows until there is enough to move, or enough was looked at."""
+        session = self._session
+        bundle = _Bundle(now)
+        scanned = 0
+        while scanned < _STEP_SCANNED and bundle.jobs < _STEP_JOBS and bundle.size < BATCH_BYTES:
+            span = work.rest
+            work.rest = None
+            if span is None:
+                if work.rows is None or (span := next(work.rows, None)) is None:
+                    work.rows = None
+                    return bundle.parts()
+            first, last = span
+            stop = min(last, first + _STEP_JOBS - 1)
+            if stop < last:
+                work.rest = (stop + 1, last)
+            scanned += stop - first + 1
+            self._sort_out(work, bundle, first, stop, now)
+        if work.rest is None:
+            work.rest = next(work.rows, None) if work.rows is not None else None
+        return bundle.parts()
+
+    def _sort_out(self, work: Pass, bundle: _Bundle, first: int, last: int, now: int) -> None:
+        session = self._session
+        state = session.state
+        if state.pages.count_in(first, last, codes.NONE) == last - first + 1:
+            return
+        for piece in session.log.find(first, last):
+            if piece.segment_number != work.number:
+                continue
+            decoded: Decoded | None = None
+            for seq in range(piece.first, piece.last + 1):
+                code = state.pages.code(seq)
+                if code == codes.NONE:
+                    continue
+                if self._may_go(seq, code, now):
+                    work.forgotten.append(seq)
+                    if state.pages.has_own_id(seq):
+                        decoded = decoded or session.reader.of(piece)
+                        work.digests.append(_digest(decoded, piece.index + seq - piece.first))
+                else:
+                    decoded = decoded or session.reader.of(piece)
+                    bundle.add(self._moved(state, seq, decoded, piece, now))
+
+    def _may_go(self, seq: int, code: int, now: int) -> bool:
+        if code != codes.DONE:
+            return False
+        ref = self._session.state.pages.ref(seq)
+        return not ref or self._session.reader.keep_until(ref, seq) <= now
+
+    def _moved(self, state: State, seq: int, decoded: Decoded, piece: Piece, now: int) -> _Moved:
+        """A job's complete absolute state."""
+        index = piece.index + seq - piece.first
+        head = decoded.head
+        ids = head.get("i")
+        enqueued = column(head.get("e", head["t"]), index)
+        shared = {key: head[key] for key in head if key in "pmlxwMcby" or len(key) > 1}
+        override = self._override(state, seq, column(head.get("a", enqueued), index))
+        return _Moved(
+            seq, shared, enqueued, column(head.get("a", enqueued), index), ids[index] if ids else None, override,
+            decoded.element(index),
+        )  # fmt: skip
+
+    def _override(self, state: State, seq: int, avail: int) -> Head:
+        code = state.pages.code(seq)
+        entry = state.entries.get(seq)
+        override: Head = {}
+        if code == codes.LEASED:
+            lease = state.leased[seq]
+            override = {"s": "l", "n": state.attempts(seq), "k": seq + lease.delta, "d": lease.deadline, "a": lease.place(seq)}
+        elif code == codes.DONE:
+            override = {"s": "d", "n": state.attempts(seq), "k": state.pages.token(seq)}
+        elif code == codes.DEAD:
+            override = {"s": "x"}
+        elif entry is not None:
+            override = {"s": "r"}
+        if entry is not None:
+            self._add_entry(override, entry, seq, avail)
+        ref = state.pages.ref(seq)
+        if ref and code == codes.DONE:
+            reader = self._session.reader
+            override["K"] = reader.keep_until(ref, seq)
+            result = reader.result(ref, seq)
+            if result is not None:
+                override["R"] = pack_list([result], ["result"])[1:]
+        return override
+
+    def _add_entry(self, override: Head, entry: Entry, seq: int, avail: int) -> None:
+        override["n"] = entry.attempts
+        if entry.flags:
+            override["f"] = entry.flags
+        if entry.avail != avail:
+            override.setdefault("a", entry.avail)
+        if entry.token and "k" not in override:
+            override["k"] = entry.token
+        said = self._session.reader.said
+        if entry.error:
+            override["E"] = said(entry.error, seq, "E")
+        for key, ref in (("P", entry.progress), ("J", entry.state)):
+            if ref:
+                override[key] = pack_list([said(ref, seq, key)], [key])[1:]
+
+    def _retire(self, work: Pass) -> None:
+        session = self._session
+        state = session.state
+        gone = [seq for seq in work.forgotten if state.pages.code(seq) == codes.DONE]
+        head: Head = {
+            "g": ranges_of(sorted(gone)),
+            "B": {
+                "s": state.next_seq,
+                "k": state.next_token,
+                "S": state.reserved_seq,
+                "K": state.reserved_token,
+                "t": state.time,
+                "p": list(state.paused),
+                "c": {"b": state.boot, "a": [[name, *anchor] for name, anchor in state.anchors.items()]},
+            },
+        }
+        if work.digests:
+            head["h"] = b"".join(digest.to_bytes(8, "little") for digest in work.digests)
+        session.touch()
+        lsn = session.log.retire(work.number + 1, head)
+        state.apply(kinds.RETIRE, head, lsn)
+
+
+class _Moved:
+    __slots__ = ("avail", "enqueued", "job_id", "override", "payload", "seq", "shared")
+
+    def __init__(
+        self, seq: int, shared: Head, enqueued: int, avail: int, job_id: str | None, override: Head, payload: bytes
+    ) -> None:
+        self.seq = seq
+        self.shared = shared
+        self.enqueued = enqueued
+        self.avail = avail
+        self.job_id = job_id
+        self.override = override
+        self.payload = payload
+
+
+class _Bundle:
+    """Moved jobs, grouped into records of jobs that share their head."""
+
+    def __init__(self, time: int) -> None:
+        self._time = time
+        self._groups: list[list[_Moved]] = []
+        self.jobs = 0
+        self.size = 0
+
+    def add(self, job: _Moved) -> None:
+        group = self._groups[-1] if self._groups else None
+        if group is None or len(group) >= BATCH_JOBS or group[0].shared != job.shared:
+            group = []
+            self._groups.append(group)
+        group.append(job)
+        self.jobs += 1
+        self.size += len(job.payload)
+
+    def parts(self) -> list[Part]:
+        return [self._part(group) for group in self._groups]
+
+    def _part(self, group: list[_Moved]) -> Part:
+        head: Head = {
+            **group[0].shared,
+            "t": self._time,
+            "n": len(group),
+            "q": ranges_of([job.seq for job in group]),
+            "e": _column([job.enqueued for job in group]),
+            "a": _column([job.avail for job in group]),
+        }
+        if any(job.job_id is not None for job in group):
+            head["i"] = [job.job_id for job in group]
+        overrides = {index: job.override for index, job in enumerate(group) if job.override}
+        if overrides:
+            head["o"] = overrides
+        return kinds.MOVE, head, join_array([job.payload for job in group])
+
+
+def _column(values: list[int]) -> Any:
+    return values[0] if values.count(values[0]) == len(values) else packed_column(values)
+
+
+def _digest(decoded: Decoded, index: int) -> int:
+    job_id: str = decoded.head["i"][index]
+    return xxhash.xxh3_64_intdigest(job_id.encode("utf-8", "surrogatepass"))
+

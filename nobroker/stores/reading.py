@@ -1,0 +1,303 @@
+"""Records -> jobs: where the values of a job are found, and how it looks now."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from nobroker.errors import CorruptLogError
+from nobroker.job import Job, JobState
+from nobroker.state import codes, kinds
+from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, Entry
+from nobroker.state.machine import Head, State
+from nobroker.values import pack_plain, split_array, unpack
+from nobroker_mmap.log import Log, Piece
+from nobroker_mmap.record import Record
+
+_CACHED_RECORDS: Final = 8
+_CACHED_BYTES: Final = 8 * 2**20
+_TAKEN: Final = object()
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
+
+
+class Decoded:
+    """One record with its head decoded, and its tail when somebody asks."""
+
+    __slots__ = ("_elements", "_places", "_values", "head", "record")
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.head: Head = record.head()
+        self._values: list[Any] | None = None
+        self._elements: list[bytes] | None = None
+        self._places: dict[int, int] | None = None
+
+    def value(self, index: int) -> Any:
+        """The value at `index` of the tail, as an object of the caller's own."""
+        if self._values is None or self._values[index] is _TAKEN:
+            self._values = self._unpacked()
+        value, self._values[index] = self._values[index], _TAKEN
+        return value
+
+    def _unpacked(self) -> list[Any]:
+        try:
+            values = unpack(self.record.tail_bytes)
+        except ValueError as error:
+            raise self.corrupt(str(error)) from error
+        if type(values) is not list:
+            raise self.corrupt("its tail is not an array")
+        return values
+
+    def element(self, index: int) -> bytes:
+        """The packed value at `index` of the tail."""
+        if self._elements is None:
+            try:
+                self._elements = split_array(bytes(self.record.tail_bytes))
+            except ValueError as error:
+                raise self.corrupt(str(error)) from error
+        return self._elements[index]
+
+    def place_of(self, seq: int) -> int:
+        """Index of a job among those the record speaks of."""
+        if self._places is None:
+            self._places = {number: index for index, number in enumerate(each(self.head["q"]))}
+        return self._places[seq]
+
+    def corrupt(self, why: str) -> CorruptLogError:
+        return CorruptLogError(
+            f"record at offset {self.record.offset} of segment {self.record.segment} cannot be read: {why}. "
+            "Run `nobroker check`, then `nobroker recover --salvage`",
+            path=None,
+            offset=self.record.offset,
+        )
+
+
+class Reader:
+    """Jobs from the log, with the records used last at hand."""
+
+    def __init__(self, log: Log, path: Any) -> None:
+        self._log = log
+        self._path = path
+        self._cache: OrderedDict[int, Decoded] = OrderedDict()
+        self._cached_bytes = 0
+        self.prefix = default_prefix(log.log_id)
+
+    def forget(self) -> None:
+        """Drop what is at hand (after a fork, or when the log's state is loaded anew)."""
+        self._cache.clear()
+        self._cached_bytes = 0
+
+    def job_id(self, seq: int, found: Decoded, index: int) -> str:
+        ids = found.head.get("i")
+        own = ids[index] if ids else None
+        return f"{self.prefix}{seq}" if own is None else own
+
+    def default_seq(self, job_id: str) -> int | None:
+        """The sequence number in an id that the queue made; None for any other."""
+        if not job_id.startswith(self.prefix):
+            return None
+        digits = job_id[len(self.prefix) :]
+        return int(digits) if digits.isascii() and digits.isdigit() and (digits[0] != "0") and len(digits) < 17 else None
+
+    # -- records
+
+    def decoded(self, record: Record) -> Decoded:
+        """Decode, or the one at hand."""
+        found = self._cache.get(record.lsn)
+        return found if found is not None else self._keep(record)
+
+    def at(self, lsn: int) -> Decoded:
+        found = self._cache.get(lsn)
+        return found if found is not None else self._keep(self._log.read_at(lsn))
+
+    def of(self, piece: Piece) -> Decoded:
+        """The verified record of a piece."""
+        lsn = piece.lsn
+        found = self._cache.get(lsn)
+        if found is not None:
+            self._cache.move_to_end(lsn)
+            return found
+        return self._keep(self._log.read(piece))
+
+    def _keep(self, record: Record) -> Decoded:
+        found = Decoded(record)
+        self._cache[record.lsn] = found
+        self._cached_bytes += len(record.body)
+        while len(self._cache) > 1 and (len(self._cache) > _CACHED_RECORDS or self._cached_bytes > _CACHED_BYTES):
+            _, old = self._cache.popitem(last=False)
+            self._cached_bytes -= len(old.record.body)
+        return found
+
+    def find(self, seq: int) -> tuple[Decoded, int] | None:
+        """The record with the newest copy of a job, and its index there."""
+        pieces = self._log.find(seq, seq)
+        if not pieces:
+            return None
+        return self.of(pieces[0]), pieces[0].index
+
+    # -- jobs
+
+    def job(self, state: State, seq: int, now: int, found: Decoded, index: int) -> Job:
+        """A job as it is at `now`: leases that have ended by then count as ended."""
+        head = found.head
+        enqueued = column(head.get("e", head["t"]), index)
+        code = state.pages.code(seq)
+        entry = state.entries.get(seq)
+        metadata = head.get("M")
+        expires = head.get("x")
+        job = Job(
+            self.job_id(seq, found, index),
+            found.value(index),
+            head.get("p", 0),
+            _STATES[code],
+            state.attempts(seq),
+            head.get("m", 5),
+            column(head.get("a", enqueued), index) / 1e6,
+            enqueued / 1e6,
+            None,
+            state.pages.token(seq) or None,
+            None,
+            seq,
+            head.get("l", ""),
+            None if metadata is None else unpack(metadata),
+        )
+        if expires:
+            job.expires_at = expires / 1e6
+        if entry is not None:
+            self._add_entry(job, entry, seq)
+        if expires and expires <= now and state.never_leased(seq):
+            job.state, job.last_error = JobState.DEAD, "expired"
+        if code == codes.LEASED:
+            _add_lease(job, state, seq, now, entry)
+        ref = state.pages.ref(seq)
+        if ref and code == codes.DONE:
+            job.result = self.result(ref, seq)
+        return job
+
+    def _add_entry(self, job: Job, entry: Entry, seq: int) -> None:
+        if entry.avail or job.state is not JobState.DONE:
+            job.available_at = entry.avail / 1e6
+        if entry.token:
+            job.lease_token = entry.token
+        if entry.error:
+            job.last_error = self.said(entry.error, seq, "E")
+        if entry.progress:
+            job.progress = self.said(entry.progress, seq, "P")
+        if entry.state:
+            job.job_state = self.said(entry.state, seq, "J")
+        if entry.flags & CANCELLED:
+            job.last_error = "cancelled"
+        elif entry.flags & EXPIRED and job.state is JobState.DEAD:
+            job.last_error = "expired"
+        job.cancel_requested = entry.flags & CANCEL != 0
+
+    def result(self, ref: int, seq: int) -> Any:
+        found = self.at(ref)
+        if found.record.type == kinds.MOVE:
+            return self.said(ref, seq, "R")
+        if found.record.type != kinds.ACK or not found.record.tail_bytes:
+            return None
+        return found.value(found.place_of(seq))
+
+    def said(self, ref: int, seq: int, what: str) -> Any:
+        """What the record at `ref` says of a job: E error, P progress, J job state, R result."""
+        found = self.at(ref)
+        index = found.place_of(seq)
+        if found.record.type == kinds.MOVE:
+            packed = found.head.get("o", {}).get(index, {}).get(what)
+            return packed if what == "E" or packed is None else unpack(packed)
+        said = found.value(index)
+        if what == "E" or said is None:
+            return said
+        part = said[0 if what == "P" else 1]
+        return None if part is None else part[0]
+
+    def keep_until(self, ref: int, seq: int) -> int:
+        """Until when a finished job is remembered."""
+        found = self.at(ref)
+        if found.record.type == kinds.MOVE:
+            return int(found.head.get("o", {}).get(found.place_of(seq), {}).get("K", 0))
+        return int(found.head.get("k", 0))
+
+
+_STATES: Final = {
+    codes.NONE: JobState.DONE,
+    codes.READY: JobState.READY,
+    codes.DELAYED: JobState.READY,
+    codes.RETRY: JobState.READY,
+    codes.RETRY_LATER: JobState.READY,
+    codes.LEASED: JobState.LEASED,
+    codes.DONE: JobState.DONE,
+    codes.DEAD: JobState.DEAD,
+}
+
+
+def _add_lease(job: Job, state: State, seq: int, now: int, entry: Entry | None) -> None:
+    lease = state.leased[seq]
+    job.lease_token = seq + lease.delta
+    if lease.deadline > now:
+        job.lease_deadline = lease.deadline / 1e6
+        job.available_at = lease.place(seq) / 1e6
+        return
+    flags = entry.flags if entry is not None else 0
+    if flags & CANCEL:
+        job.state, job.last_error, job.cancel_requested = JobState.DONE, "cancelled", False
+    elif job.attempts >= lease.max_attempts:
+        job.state, job.last_error = JobState.DEAD, lease_expired(job.attempts)
+    else:
+        job.state, job.available_at = JobState.READY, lease.deadline / 1e6
+
+
+def lease_expired(attempts: int) -> str:
+    return f"lease expired on attempt {attempts}: its holder died or was too slow"
+
+
+def each(spans: list[int]) -> Iterator[int]:
+    """The numbers of flat ranges."""
+    for at in range(0, len(spans), 2):
+        yield from range(spans[at], spans[at + 1] + 1)
+
+
+def column(value: Any, index: int) -> int:
+    """One for all, or the one at `index` of 8-byte integers."""
+    if type(value) is bytes:
+        return int.from_bytes(value[8 * index : 8 * index + 8], "little", signed=True)
+    return int(value)
+
+
+def packed_column(values: Any) -> bytes:
+    """8-byte integers, as `column` reads them."""
+    words = array("q", values)
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words.tobytes()
+
+
+def default_prefix(log_id: int) -> str:
+    """`nb-`, the log's id in base 32, and a dash."""
+    return "nb-" + "".join(_DIGITS[log_id >> shift & 31] for shift in range(60, -1, -5)) + "-"
+
+
+def index_rows(record: Record, spans_of: Callable[[Head], list[int]] | None = None) -> list[tuple[int, int, int]]:
+    """The offset index's rows for a record: `(first sequence number, index, count)`."""
+    if record.type == kinds.ENQUEUE:
+        head = record.head()
+        return [(head["s"], 0, head["n"])]
+    if record.type == kinds.MOVE:
+        return rows_of_spans(record.head()["q"])
+    return []
+
+
+def rows_of_spans(spans: list[int]) -> list[tuple[int, int, int]]:
+    rows, index = [], 0
+    for at in range(0, len(spans), 2):
+        number = spans[at + 1] - spans[at] + 1
+        rows.append((spans[at], index, number))
+        index += number
+    return rows
+
+
+__all__ = ["Decoded", "Reader", "pack_plain"]

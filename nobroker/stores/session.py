@@ -1,0 +1,362 @@
+"""One open log with the state that its records give: what every verb of the store works on.
+
+The walk of a verb: thread lock -> file lock -> apply what peers appended -> queue time -> end what time has ended -> decide -> append ->
+apply -> unlock -> wait until durable. `transaction` does the first five and the unlocking, the verb the rest.
+
+Invariants
+- The state is what the records up to the log's cursor say. An exception after the state was touched and before the append succeeded
+  makes it worthless; it is thrown away and loaded anew (`spoil`).
+- Numbers are given out only below a durable reservation.
+- Queue time never decreases along the log, and needs no wall clock but at a new boot's first record.
+"""
+
+from __future__ import annotations
+
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from nobroker.clock import Clock
+from nobroker.errors import CorruptLogError, QueueFullError
+from nobroker.state import kinds, snapshots
+from nobroker.state.entries import CANCEL
+from nobroker.state.machine import NEVER, Head, State
+from nobroker.stores.reading import Reader, index_rows, lease_expired, rows_of_spans
+from nobroker.values import pack_plain
+from nobroker_mmap.errors import Restart
+from nobroker_mmap.log import Log
+
+RESERVED_AHEAD: Final = 65_536
+CAREFUL_US: Final = 60_000_000
+"""For so long after a crash of the machine leases are durable before they are handed out."""
+_RECLAIM_AT_ONCE: Final = 20_000
+_SNAPSHOT_SLICE: Final = 64
+_INDEXED: Final = frozenset({kinds.ENQUEUE, kinds.MOVE})
+_MOVED: Final = frozenset({kinds.MOVE})
+
+Part = tuple[int, Head, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a queue was opened; see `nobroker.queue.Queue`."""
+
+    fsync: bool = True
+    visibility_us: int = 30_000_000
+    lock_timeout: float = 10.0
+    segment_size: int = 16 * 2**20
+    max_bytes: int | None = None
+    auto_compact: bool = True
+    keep_done_us: int = 3_600_000_000
+    read_only: bool = False
+
+
+class Session:
+    """The log, the state, the clock."""
+
+    def __init__(self, directory: Path, name: str, options: Options, clock: Clock) -> None:
+        self.options = options
+        self.clock = clock
+        self._boot, self._namespace = clock.boot_id(), clock.namespace()
+        self.log = Log(
+            directory,
+            name,
+            segment_size=options.segment_size,
+            fsync=options.fsync,
+            lock_timeout=options.lock_timeout,
+            read_only=options.read_only,
+            boot_id=self._boot,
+            rows=index_rows,
+            indexed_types=_INDEXED,
+            moved_types=_MOVED,
+        )
+        self.state = State()
+        self.reader = Reader(self.log, directory)
+        self._loaded = False
+        self._touched = False
+        self._transaction = Transaction(self)
+        self._snapshot: tuple[Any, Iterator[Any]] | None = None
+        if not options.read_only:
+            self._settle_opening()
+
+    def _settle_opening(self) -> None:
+        """After an opening that can't prove that nothing was lost: numbers go on above all that were reserved."""
+        control = self.log.control
+        if self.log.unproven:
+            with self.transaction():
+                seq = max(self.state.reserved_seq, self.state.next_seq)
+                token = max(self.state.reserved_token, self.state.next_token)
+                if (seq, token) != (1, 1):
+                    self._reserve(seq + RESERVED_AHEAD, token + RESERVED_AHEAD, {"S": seq, "K": token})
+                self.log.proven()
+        if self.log.new_boot:
+            control.careful_until = self.clock.boot_us() + CAREFUL_US
+        if control.suspended == 0:
+            control.suspended = self.clock.suspended_us() + 1
+
+    # -- transactions
+
+    def transaction(self) -> Transaction:
+        return self._transaction
+
+    def begin(self) -> int:
+        """Take the locks, catch up, end what time has ended; returns the queue time."""
+        log = self.log
+        log.lock()
+        try:
+            if not self._loaded or log.forked or log.behind():
+                self.catch_up()
+            now = self._anchored_now()
+            if self.state.next_deadline() <= now or (self.state.expiries and self.state.expiries[0][0] <= now):
+                self._end_overdue(now)
+        except BaseException:
+            log.unlock()
+            raise
+        return now
+
+    def end(self, failed: bool) -> None:
+        """Unlock. After a failure a touched state is not believed any more."""
+        if failed and self._touched:
+            self.spoil()
+        self._touched = False
+        try:
+            if not failed and self._snapshot is None and self.log.snapshot_due():
+                self._snapshot = (self.log.begin_snapshot(), snapshots.capture(self.state))
+        finally:
+            self.log.unlock()
+
+    def touch(self) -> None:
+        """Say that the state is changed ahead of its record."""
+        self._touched = True
+
+    def spoil(self) -> None:
+        """Throw the state away; the next use loads it from the log."""
+        self._loaded = False
+
+    # -- following the log
+
+    def reading(self) -> AbstractContextManager[bool]:
+        """For reads: the state is not changed by other threads meanwhile."""
+        return self.log.mutex
+
+    def follow(self) -> None:
+        """Under the mutex, without the file lock: apply what has been appended."""
+        log = self.log
+        log.ensure_open()
+        if not self._loaded or log.forked or log.behind():
+            self.catch_up()
+
+    def lost(self, seq: int) -> CorruptLogError:
+        """The error for a job that the state knows and the log does not hold."""
+        return CorruptLogError(
+            f"job number {seq} is known but stands in no segment of {self.log.path}. "
+            "Run `nobroker check`, then `nobroker recover --salvage`",
+            path=self.log.path,
+            offset=0,
+        )
+
+    def catch_up(self) -> None:
+        """Apply what peers appended; load the state when there is none, or when it can't be followed."""
+        for _ in range(100):
+            try:
+                if not self._loaded:
+                    self._load()
+                self._replay()
+                return
+            except Restart:
+                self._loaded = False
+        raise CorruptLogError("the log changes faster than it can be read; try again", path=self.log.path, offset=0)
+
+    def _load(self) -> None:
+        self.reader.forget()
+        objects = self.log.load_snapshot()
+        state = None
+        if objects is not None:
+            try:
+                state = snapshots.restore(objects)
+            except (ValueError, TypeError, KeyError, IndexError, StopIteration):
+                state = None  # a snapshot is a cache: the log itself is read instead
+            if state is None:
+                self.log.distrust_snapshot()
+        self.state = State() if state is None else state
+        self._loaded = True
+
+    def _replay(self) -> None:
+        apply = self.state.apply
+        for record in self.log.records():
+            try:
+                apply(record.type, record.head(), record.lsn)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                self._loaded = False
+                raise CorruptLogError(
+                    f"record at offset {record.offset} of segment {record.segment} in {self.log.path} does not fit: {error!r}. "
+                    "Run `nobroker check`, then `nobroker recover --salvage`",
+                    path=self.log.path,
+                    offset=record.offset,
+                ) from error
+        self.state.ready.trim()
+
+    # -- time
+
+    def now(self) -> int:
+        """Queue time, without writing: where this boot has no anchor yet, what its anchor would say."""
+        anchor = self.state.anchors.get(self._namespace) if self.state.boot == self._boot else None
+        if anchor is None:
+            return max(self.state.time, self.clock.wall_us())
+        return max(self.state.time, anchor[1] + self.clock.boot_us() - anchor[0])
+
+    def _anchored_now(self) -> int:
+        if self.state.boot != self._boot or self._namespace not in self.state.anchors:
+            now = self.now()
+            head: Head = {"b": self._boot, "n": self._namespace, "c": self.clock.boot_us(), "t": now}
+            if self.state.boot != self._boot and self.state.boot:
+                head["x"] = True
+            self.append([(kinds.ANCHOR, head, b"")])
+        return self.now()
+
+    def in_grace(self) -> bool:
+        """After the machine slept, holders get the time of one heartbeat before their leases are taken."""
+        control = self.log.control
+        suspended = self.clock.suspended_us() + 1
+        boot = self.clock.boot_us()
+        if suspended > control.suspended + 1_000_000:
+            control.suspended = suspended
+            control.grace_until = boot + max(1_000_000, self.options.visibility_us // 3)
+        return boot < control.grace_until
+
+    def _end_overdue(self, now: int) -> None:
+        """Write down what time has ended: leases, and jobs that waited too long."""
+        state = self.state
+        parts: list[Part] = []
+        for spans, priority, attempts, avail in state.outdated(now):
+            self.touch()
+            parts.append((kinds.EXPIRE, {"t": now, "q": spans, "p": priority, "m": attempts, "a": avail}, b""))
+        if state.next_deadline() <= now and not self.in_grace():
+            parts.append(self._reclaim(now))
+        if parts:
+            try:
+                self.append(parts)
+            except BaseException:
+                self.spoil()
+                raise
+            self.log.notify()
+
+    def _reclaim(self, now: int) -> Part:
+        seqs, avails, dead, cancelled, texts = [], [], [], [], []
+        told: list[str | None] = []
+        for index, (seq, lease) in enumerate(self.state.overdue(now)[:_RECLAIM_AT_ONCE]):
+            entry = self.state.entry_of(seq, lease)
+            text = None
+            if entry.flags & CANCEL:
+                cancelled.append(index)
+            elif entry.attempts >= entry.max_attempts:
+                dead.append(index)
+                texts.append(index)
+                text = lease_expired(entry.attempts)
+            seqs += (seq, seq)
+            avails.append(lease.deadline)
+            told.append(text)
+        head: Head = {"t": now, "q": seqs, "a": avails}
+        if dead:
+            head["x"], head["e"] = dead, texts
+        if cancelled:
+            head["c"], head["k"] = cancelled, now + self.options.keep_done_us
+        return kinds.RECLAIM, head, pack_plain(told) if dead else b""
+
+    # -- writing
+
+    def append(self, parts: list[Part]) -> int:
+        """Append one group and apply it; returns its end."""
+        framed = [
+            (kind, 0, pack_plain(head), tail, rows_of_part(kind, head) if kind in _INDEXED else None)
+            for kind, head, tail in parts
+        ]
+        self._touched = True
+        lsns, end = self.log.append(framed)
+        for (kind, head, _), lsn in zip(parts, lsns, strict=True):
+            self.state.apply(kind, head, lsn)
+        self._touched = False
+        return end
+
+    def reserve(self, seqs: int, tokens: int) -> None:
+        """Make sure that so many numbers may be given out now."""
+        state = self.state
+        if state.next_seq + seqs > state.reserved_seq or state.next_token + tokens > state.reserved_token:
+            self._reserve(state.next_seq + seqs + RESERVED_AHEAD, state.next_token + tokens + RESERVED_AHEAD, {})
+
+    def _reserve(self, seq: int, token: int, more: Head) -> None:
+        seq, token = max(seq, self.state.reserved_seq), max(token, self.state.reserved_token)
+        self.append([(kinds.RESERVE, {"t": self.state.time, "s": seq, "k": token, **more}, b"")])
+        self.log.sync_now()
+
+    def room_for(self, size: int) -> None:
+        """Raise when the directory would grow over `max_bytes`."""
+        limit = self.options.max_bytes
+        if limit is not None and self.log.bytes_used() + size > limit:
+            raise QueueFullError(
+                f"{self.log.path} holds {self.log.bytes_used():,} bytes; {size:,} more would pass max_bytes={limit:,}. "
+                "Work jobs off, compact, or raise max_bytes"
+            )
+
+    def careful(self) -> bool:
+        """Whether leases must be durable before they are handed out."""
+        return self.clock.boot_us() < self.log.control.careful_until
+
+    # -- snapshots and the end
+
+    def step_snapshot(self) -> None:
+        """Write a slice of the snapshot that is under way, outside all file locks."""
+        if self._snapshot is None:
+            return
+        with self.log.mutex:
+            if self._snapshot is None:
+                return
+            writer, objects = self._snapshot
+            for _ in range(_SNAPSHOT_SLICE):
+                item = next(objects, None)
+                if item is None:
+                    self._snapshot = None
+                    writer.commit()
+                    return
+                writer.write(item)
+
+    def close(self) -> None:
+        """Close the log; the last one out leaves a snapshot and a clean end."""
+        if self._snapshot is not None:
+            self._snapshot[0].abort()
+            self._snapshot = None
+        self.log.close(None if self.options.read_only else self._write_snapshot)
+
+    def _write_snapshot(self, writer: Any) -> None:
+        if not self._loaded or self.log.behind():
+            self.catch_up()
+        for item in snapshots.capture(self.state):
+            writer.write(item)
+
+
+class Transaction:
+    """`with session.transaction() as now:`"""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> int:
+        return self._session.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._session.end(kind is not None)
+
+
+def rows_of_part(kind: int, head: Head) -> list[tuple[int, int, int]]:
+    if kind == kinds.ENQUEUE:
+        return [(head["s"], 0, head["n"])]
+    return rows_of_spans(head["q"])
+
+
+
