@@ -30,6 +30,7 @@ TRANSIENT = (LockTimeoutError, StorageError, QueueFullError)
 _MIN_PAUSE_S = 0.05
 _MAX_PAUSE_S = 5.0
 _STOP_PATIENCE_S = 30.0
+_STORAGE_PATIENCE_S = 60.0
 
 
 def is_final(error: BaseException) -> bool:
@@ -47,8 +48,22 @@ class Pauses:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._next_s = max(run.poll_interval, _MIN_PAUSE_S)
+        self._refused_since: float | None = None
 
     def after(self, doing: str, error: BaseException) -> None:
+        """Wait.
+
+        Raises:
+            StorageError: the one given, when there was nothing else for a minute. A handle that has to be
+                opened anew says so with every call; its worker must not stay around as if it worked.
+        """
+        now = time.monotonic()
+        if not isinstance(error, StorageError):
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since >= _STORAGE_PATIENCE_S:
+            raise error
         facts.trouble(doing, error, self._next_s)
         self._run.pause(self._next_s)
         self._next_s = min(self._next_s * 2, max(_MAX_PAUSE_S, self._run.poll_interval))

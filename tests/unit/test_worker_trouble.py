@@ -199,6 +199,16 @@ def test_what_cannot_pass_ends_the_run_and_is_raised(verb: str) -> None:
     assert queue.states()["leased"] == 0
 
 
+@pytest.mark.parametrize("verb", ["lease", "settle"])
+def test_storage_that_refuses_for_long_ends_the_run(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nobroker.worker.recording._STORAGE_PATIENCE_S", 0.2)
+    queue = FakeQueue()
+    queue.enqueue(1)
+    queue.troubles[verb] = [StorageError("open it anew") for _ in range(1000)]
+    with pytest.raises(StorageError, match="anew"):
+        work(queue, lambda job: None, idle_timeout=None)
+
+
 def test_damage_ends_the_run() -> None:
     queue = FakeQueue()
     queue.troubles["lease"] = [CorruptLogError("at offset 64", path="jobs/default.000001.seg", offset=64)]
