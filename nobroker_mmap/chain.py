@@ -1,0 +1,289 @@
+"""The segments a handle knows, its cursor in them, and the index over them.
+
+Invariants
+- The cursor is always at the end of a whole group that this handle has given out, and everything before it is in the
+  index: rows of the segment the cursor is in are in `table` while that segment is the newest, else in its sidecar.
+- A segment joins only when its header follows from the one before: number, log, lineage, base, end.
+- `newest` may be ahead of `reading`, the segment the cursor is in, never behind.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nobroker_mmap import files, offsets
+from nobroker_mmap import format as fmt
+from nobroker_mmap.errors import CorruptLogError, damaged
+from nobroker_mmap.offsets import Index, Piece, Row, RowSource, Table
+from nobroker_mmap.record import Record
+from nobroker_mmap.segment import MapCache, Segment, open_segment
+
+_log = logging.getLogger("nobroker_mmap")
+_CACHED_TABLES = 16
+
+
+class SegmentInfo(NamedTuple):
+    """What a segment is, for compaction and people. Keys are those of rows that ENQUEUE made; none: (0, -1)."""
+
+    number: int
+    base: int
+    end_offset: int
+    size: int
+    path: str
+    first_key: int
+    last_key: int
+    rows: int
+    moved_rows: int
+
+
+def check_link(previous: Segment, following: Segment) -> None:
+    """Does a segment follow from the one before?
+
+    Raises:
+        CorruptLogError: it does not.
+    """
+    a, b = previous.header, following.header
+    end_lsn = previous.origin + b.previous_end
+    if (
+        b.number != a.number + 1
+        or b.log_id != a.log_id
+        or b.previous_lineage != a.lineage
+        or not fmt.SEGMENT_HEADER_SIZE <= b.previous_end <= a.size
+        or b.base < end_lsn
+        or (b.base != end_lsn and b.lineage == a.lineage)
+    ):
+        raise damaged(following.path, 0, f"this segment does not continue {previous.path}")
+
+
+class Chain:
+    """Segments, cursor and index of one handle. The caller holds the handle's mutex."""
+
+    def __init__(self, names: fmt.Names, source: RowSource, *, writable: bool, tag: str) -> None:
+        self.names = names
+        self.source = source
+        self.writable = writable
+        self.tag = tag
+        self.segments: dict[int, Segment] = {}
+        self.maps = MapCache()
+        self.table = Table()
+        self.collecting = False
+        self.cursor = 0
+        self.checksum = 0
+        self.chained = True
+        self.last_type = 0
+        self.newest: Segment
+        self.reading: Segment
+        self._index = Index(self.table_of)
+        self._indexed = 0
+        self._tables: OrderedDict[int, Table] = OrderedDict()
+
+    # -- membership ---------------------------------------------------------------------------------------------
+
+    def attach(self, segments: Iterable[Segment]) -> None:
+        """Begin with these segments, which follow from each other."""
+        self.maps.clear()
+        self._forget_index()
+        self.segments = {segment.number: segment for segment in segments}
+        self.newest = self.segments[max(self.segments)]
+        self.reading = self.segments[min(self.segments)]
+
+    def learn_next(self) -> bool:
+        """Let the segment after the newest join; False when there is none yet."""
+        newest = self.newest
+        path = self.names.segment(newest.number + 1)
+        try:
+            following = open_segment(path)
+        except FileNotFoundError:
+            return False
+        check_link(newest, following)
+        self.join(following)
+        return True
+
+    def join(self, following: Segment) -> None:
+        """A segment that follows the newest joins, which settles where that one's records end."""
+        self.newest.end = following.header.previous_end
+        self.segments[following.number] = following
+        self.newest = following
+
+    def drop_before(self, floor: int) -> None:
+        """Segments below a number leave."""
+        for number in [number for number in self.segments if number < floor]:
+            self.maps.forget(number)
+            self.segments.pop(number).unmap()
+            self._tables.pop(number, None)
+        self._index.drop_before(floor)
+
+    def release(self) -> None:
+        """Unmap everything."""
+        self.maps.clear()
+        for segment in self.segments.values():
+            segment.unmap()
+
+    # -- the cursor ---------------------------------------------------------------------------------------------
+
+    def place(self, segment: Segment, lsn: int, checksum: int, table: Table | None) -> None:
+        """Put the cursor into a segment. `table` has the segment's rows up to there; None: at its beginning."""
+        self._forget_index()
+        self._tables.clear()
+        self.reading = segment
+        self.cursor, self.checksum, self.chained = lsn, checksum, True
+        self.last_type = 0
+        self.table = Table() if table is None else table
+        self.collecting = segment is self.newest
+
+    def step(self) -> bool:
+        """Go from the end of the segment the cursor is in to the next one; False when that is not known."""
+        segment = self.reading
+        following = self.segments.get(segment.number + 1)
+        if following is None:
+            return False
+        header = following.header
+        if self.chained and self.checksum != header.previous_checksum:
+            raise damaged(segment.path, segment.end, "its last record is not the one the next segment follows")
+        if self.collecting:
+            self._remember(segment.number, self.table)
+        self.reading = following
+        self.cursor, self.checksum, self.chained = following.base, header.previous_checksum, True
+        self.table = Table()
+        self.collecting = following is self.newest
+        return True
+
+    def accept(self, group: list[Record]) -> None:
+        """Move the cursor past a group, and its rows into the index."""
+        last = group[-1]
+        self.cursor, self.checksum = last.end, last.checksum
+        self.chained = last.type != fmt.GAP
+        self.last_type = last.type
+        if self.collecting:
+            add, table = self.source.add, self.table
+            for record in group:
+                add(table, record)
+        for record in group:
+            if record.type == fmt.RETIRE:
+                self.drop_before(min(retired_floor(record), self.reading.number))
+
+    @property
+    def offset(self) -> int:
+        """The cursor as an offset in the segment it is in."""
+        return self.cursor - self.reading.origin
+
+    @property
+    def floor(self) -> int:
+        """Number of the first segment that counts."""
+        return next(iter(self.segments))
+
+    # -- the index ----------------------------------------------------------------------------------------------
+
+    def _forget_index(self) -> None:
+        self._index.clear()
+        self._tables.clear()
+        self._indexed = 0
+
+    def _remember(self, number: int, table: Table) -> None:
+        self._tables[number] = table
+        while len(self._tables) > _CACHED_TABLES:
+            self._tables.popitem(last=False)
+
+    def table_of(self, segment: Segment) -> Table:
+        """The rows of a segment; from its sidecar when it is sealed and that is sound, else from its records."""
+        if segment is self.reading and self.collecting:
+            return self.table
+        table = self._tables.get(segment.number)
+        if table is not None:
+            self._tables.move_to_end(segment.number)
+            return table
+        table = offsets.read_sidecar(self.names.sidecar(segment.number), segment)
+        if table is None:
+            self.maps.touch(segment)
+            table = self.source.scan(segment)
+            self.write_sidecar(segment, table)
+        self._remember(segment.number, table)
+        return table
+
+    def write_sidecar(self, segment: Segment, table: Table) -> None:
+        """Write the sidecar of a sealed segment where that is allowed. A failure costs a scan later, nothing else."""
+        if not self.writable or not segment.end:
+            return
+        path = self.names.sidecar(segment.number)
+        try:
+            offsets.write_sidecar(path, self.names.temporary(path, self.tag), segment, table)
+        except OSError as error:
+            _log.warning("%s: the index was not written (%s); it is rebuilt by a scan when needed", path, error)
+
+    def _complete_index(self) -> Index:
+        limit = self.reading.number
+        if self._indexed < limit - 1:
+            for number, segment in self.segments.items():
+                if self._indexed < number < limit:
+                    self._index.seal(segment, self.table_of(segment))
+            self._indexed = limit - 1
+        return self._index
+
+    def find(self, first: int, last: int) -> list[Piece]:
+        """Pieces with the newest copies of keys, by key."""
+        return self._complete_index().find((self.reading, self.table_of(self.reading)), first, last)
+
+    def rows_of(self, number: int) -> tuple[list[Row], list[Row]]:
+        """(rows ENQUEUE made, rows MOVE made) of a segment as (first key, index, count), each by key."""
+        table = self.table_of(self.segments[number])
+        table.settle()
+        return _unpacked(table.enqueued), _unpacked(table.moved)
+
+    def info(self) -> list[SegmentInfo]:
+        """All segments up to the one the cursor is in."""
+        found = []
+        for number, segment in self.segments.items():
+            if number > self.reading.number:
+                break
+            table = self.table_of(segment)
+            first, last = table.bounds(moved=False)
+            end = self.offset if segment is self.reading else segment.end
+            found.append(
+                SegmentInfo(number, segment.base, end, segment.size, segment.path, first, last,
+                            len(table.enqueued) // 2, len(table.moved) // 2)
+            )  # fmt: skip
+        return found
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def record_at(self, segment: Segment, offset: int) -> Record:
+        """The verified record at an offset of a segment."""
+        try:
+            return self.maps.touch(segment).record_at(offset)
+        except FileNotFoundError:
+            raise damaged(segment.path, 0, "the file has gone") from None
+
+    def segment_of(self, lsn: int) -> Segment | None:
+        """The segment that holds an LSN."""
+        for segment in reversed(self.segments.values()):
+            if segment.base <= lsn:
+                return segment if lsn - segment.origin < segment.limit else None
+        return None
+
+
+def retired_floor(record: Record) -> int:
+    """First segment that counts, by a RETIRE record."""
+    floor = record.head().get("f")
+    if not isinstance(floor, int) or not 1 <= floor <= record.segment:
+        raise CorruptLogError(
+            f"segment {record.segment:06d}: the RETIRE record at offset {record.offset} names no segment of the log",
+            path=f"segment {record.segment:06d}",
+            offset=record.offset,
+        )
+    return floor
+
+
+def _unpacked(rows: Iterable[int]) -> list[Row]:
+    flat = iter(rows)
+    return [(first, place >> 16 & 0xFFFF, place & 0xFFFF) for first, place in zip(flat, flat, strict=True)]
+
+
+def numbered_files(names: fmt.Names) -> dict[str, dict[int, str]]:
+    """Numbered files of a log by kind ("seg", "idx", "new") and number."""
+    found: dict[str, dict[int, str]] = {"seg": {}, "idx": {}, "new": {}}
+    for entry in files.entries(names.directory):
+        parsed = names.numbered(entry.name)
+        if parsed is not None:
+            found[parsed[0]][parsed[1]] = entry.path
+    return found

@@ -1,0 +1,76 @@
+"""Group commit: one sync makes durable what many callers appended, across threads and processes.
+
+Invariants
+- A caller returns only when the shared durable-up-to covers its end, or raises with outcome "unknown".
+- A failed sync is final: the shared poison flag is set before anybody else can sync, and no sync is tried again.
+- Nothing waits for others longer than 50 ms: then the caller syncs by itself.
+- The descriptor that is synced stays open meanwhile: it is closed only under this module's mutex.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+
+from nobroker_mmap import files, locking
+from nobroker_mmap.errors import StorageError
+
+PATIENCE_S = 0.05
+
+
+class GroupCommit:
+    """The syncing side of one handle."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._mutex = threading.Lock()
+        self._fd = files.open_or_create(path)
+        self._hand_over = locking.HandOver(self._fd)
+        self._leaving: list[int] = []
+
+    def run(self, done: Callable[[], bool], sync: Callable[[], None]) -> None:
+        """Have `sync` called, by this caller or another, until `done`."""
+        with self._mutex:
+            if done():
+                return
+            held = locking.try_lock(self._fd) or self._hand_over.acquire(PATIENCE_S)
+            try:
+                if not done():
+                    sync()
+            finally:
+                if held:
+                    locking.unlock(self._fd)
+                self._close_leaving()
+
+    def close_later(self, fd: int) -> None:
+        """Close a segment's descriptor as soon as no sync uses it."""
+        self._leaving.append(fd)
+        if self._mutex.acquire(blocking=False):
+            try:
+                self._close_leaving()
+            finally:
+                self._mutex.release()
+
+    def _close_leaving(self) -> None:
+        while self._leaving:
+            os.close(self._leaving.pop())
+
+    def close(self) -> None:
+        """Close the descriptors; a sync that runs is waited for."""
+        with self._mutex:
+            self._close_leaving()
+            self._hand_over.close()
+
+    def abandon(self) -> None:
+        """In a forked child: close what was inherited, without a lock."""
+        self._hand_over.abandon()
+        self._close_leaving()
+
+
+def sync_failed(path: str, error: OSError) -> StorageError:
+    """What a failed sync means, in words."""
+    return StorageError(
+        f"{path}: a sync failed ({error}). What was written since the last good one may be lost, and no later sync can"
+        " tell; every handle of this queue now refuses to work: close them all and open the queue again",
+        path=path,
+        outcome="unknown",
+    )

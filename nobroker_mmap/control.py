@@ -1,0 +1,111 @@
+"""The control page: what the processes of one running machine share, in the first 4096 bytes of the lock file.
+
+Invariants
+- It is the one thing stored through a map, and only as aligned 8-byte items: those are never seen torn.
+- It is a cache of the running boot. It counts only when magic, boot, inode and their check fit; else it is zeroed under
+  the lock and everything retained is synced before a value is set.
+- `appended` is stored after the bytes it speaks of were written, `durable` after they were synced, and the check of the
+  first four fields last of all.
+- The map has a descriptor of its own: the one that is locked must be closable in a forked child.
+"""
+
+import mmap
+import struct
+
+from xxhash import xxh3_64_intdigest
+
+from nobroker_mmap import files
+from nobroker_mmap import format as fmt
+
+MAGIC, BOOT, LINEAGE, INODE, CHECK = range(5)
+APPENDED, DURABLE, POISON, WAITERS, HOLDER, ACTIVE, SNAPSHOT, SUSPENDED, GRACE, FLOOR = range(5, 15)
+
+_IDENTITY = struct.Struct("<QQQQ")
+
+
+def boot_hash(boot_id: str) -> int:
+    """The boot id as the 8-byte field of the page."""
+    return int(xxh3_64_intdigest(boot_id.encode("utf-8", "surrogatepass")))
+
+
+class ControlPage:
+    """A mapped control page. `words` is the live view: index it with the constants of this module."""
+
+    def __init__(self, path: str, *, read_only: bool) -> None:
+        """Map the page of an existing lock file.
+
+        Raises:
+            OSError: it cannot be opened, or is shorter than a page and may not be changed.
+        """
+        fd = files.open_read(path) if read_only else files.open_write(path)
+        try:
+            self.inode = files.inode_of(fd)
+            if files.size_of(fd) < fmt.CONTROL_SIZE:
+                if read_only:
+                    raise OSError(f"{path}: shorter than a control page")
+                files.preallocate(fd, fmt.CONTROL_SIZE)
+            mapper = files.map_read if read_only else files.map_shared
+            self._map: mmap.mmap | None = mapper(fd, fmt.CONTROL_SIZE)
+        finally:
+            files.close(fd)
+        self._view = memoryview(self._map)
+        self.words = self._view.cast("Q")
+
+    def close(self) -> None:
+        """Unmap. The object cannot be used any more."""
+        if self._map is not None:
+            self.words.release()
+            self._view.release()
+            self._map.close()
+            self._map = None
+
+    def is_new(self) -> bool:
+        """Was this lock file never used?"""
+        return self.words[MAGIC] == 0
+
+    def sound(self) -> bool:
+        """Was the page written by this library, whenever and for whichever file?"""
+        words = self.words
+        identity = _IDENTITY.pack(words[MAGIC], words[BOOT], words[LINEAGE], words[INODE])
+        return words[MAGIC] == fmt.CONTROL_MAGIC and words[CHECK] == xxh3_64_intdigest(identity)
+
+    def valid(self, boot: int) -> bool:
+        """Does it speak of the running boot and of this very file?"""
+        return self.sound() and self.words[BOOT] == boot and self.words[INODE] == self.inode
+
+    def zero(self) -> None:
+        """Make it worthless, the check first."""
+        words = self.words
+        words[CHECK] = words[MAGIC] = 0
+        for index in range(BOOT, FLOOR + 1):
+            words[index] = 0
+
+    def identify(self, boot: int, lineage: int) -> None:
+        """Say which boot, lineage and file it speaks of; the other fields must be right by now."""
+        words = self.words
+        words[CHECK] = 0
+        words[BOOT], words[LINEAGE], words[INODE], words[MAGIC] = boot, lineage, self.inode, fmt.CONTROL_MAGIC
+        words[CHECK] = xxh3_64_intdigest(_IDENTITY.pack(fmt.CONTROL_MAGIC, boot, lineage, self.inode))
+
+    @property
+    def lineage(self) -> int:
+        """Lineage of the newest segment."""
+        return self.words[LINEAGE]
+
+    @property
+    def suspended(self) -> int:
+        """For the layer above: suspended time it knows of, µs."""
+        return self.words[SUSPENDED]
+
+    @suspended.setter
+    def suspended(self, value: int) -> None:
+        self.words[SUSPENDED] = value
+
+    @property
+    def grace_until(self) -> int:
+        """For the layer above: queue time up to which leases are spared after a suspend, µs."""
+        return self.words[GRACE]
+
+    @grace_until.setter
+    def grace_until(self, value: int) -> None:
+        self.words[GRACE] = value

@@ -1,0 +1,71 @@
+"""What can go wrong, said as what, where and what next.
+
+Invariant: a `StorageError` says whether the operation can have happened ("unknown") or cannot ("not written"), so a
+caller knows if repeating it is safe.
+"""
+
+from typing import Literal
+
+Outcome = Literal["not written", "unknown"]
+
+
+class NobrokerError(Exception):
+    """Base of every error of the project."""
+
+
+class StorageError(NobrokerError):
+    """The disk, the files or their permissions do not allow what was asked.
+
+    Attributes:
+        outcome: "not written": nothing of the operation will ever be seen. "unknown": it may have happened.
+        path: the file concerned, or None.
+    """
+
+    def __init__(self, message: str, *, path: str | None = None, outcome: Outcome = "not written") -> None:
+        super().__init__(message)
+        self.path = path
+        self.outcome: Outcome = outcome
+
+
+class CorruptLogError(NobrokerError):
+    """Bytes that had been promised are not what was written.
+
+    Attributes:
+        path: the damaged file.
+        offset: where in it the damage begins, in bytes.
+    """
+
+    def __init__(self, message: str, *, path: str, offset: int) -> None:
+        super().__init__(message)
+        self.path = path
+        self.offset = offset
+
+
+class LockTimeoutError(NobrokerError):
+    """The lock was held by others for the whole timeout.
+
+    Attributes:
+        pid: the process that held it last, or 0 when unknown.
+    """
+
+    def __init__(self, message: str, *, pid: int = 0) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class QueueClosedError(NobrokerError):
+    """The handle was closed; open the queue again."""
+
+
+class Restart(Exception):  # noqa: N818 - not an error: it asks the caller to load the state anew
+    """What the caller has in memory no longer follows from the log; load the snapshot and replay again."""
+
+
+def damaged(path: str, offset: int, what: str) -> CorruptLogError:
+    """A `CorruptLogError` in the one wording that all of them have."""
+    return CorruptLogError(
+        f"{path}: damaged at offset {offset}: {what}. Nothing was changed; "
+        "'nobroker recover --salvage' keeps a copy, saves every other record and says what was lost",
+        path=path,
+        offset=offset,
+    )

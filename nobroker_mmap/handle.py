@@ -1,0 +1,376 @@
+"""A handle on a log: its descriptors, its turn under the lock, and what happens when others die, fork or interfere.
+
+Invariants
+- Nothing of the log is written unless this handle has the mutex, then the file lock on a lock file that still has its
+  name, and the control page has this handle's lineage and no poison.
+- A holder leaves its pid in the control page while it works. Whoever finds one there settles the tail first: whole
+  groups are adopted, unfinished ones are cut.
+- A forked child closes what it inherited before anything else runs, and opens anew on first use.
+- Every descriptor of a handle is in one place here, so that closing, forking and failing openings free the same ones.
+"""
+
+import itertools
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from nobroker_mmap import control as ctl
+from nobroker_mmap import files, locking, manifest, opening, recovery
+from nobroker_mmap import format as fmt
+from nobroker_mmap.chain import Chain
+from nobroker_mmap.commit import GroupCommit
+from nobroker_mmap.control import ControlPage
+from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, QueueClosedError, Restart, StorageError
+from nobroker_mmap.offsets import RowSource
+from nobroker_mmap.opening import Opened
+from nobroker_mmap.recovery import RecoveryReport
+from nobroker_mmap.wake import Waiters
+
+_log = logging.getLogger("nobroker_mmap")
+_handles = itertools.count()
+
+LINEAGE, APPENDED, DURABLE, POISON = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON
+HOLDER, ACTIVE, FLOOR = ctl.HOLDER, ctl.ACTIVE, ctl.FLOOR
+
+
+class Handle:
+    """Opening, locking and closing; `Log` adds what the lock is taken for."""
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        *,
+        segment_size: int,
+        fsync: bool,
+        lock_timeout: float,
+        read_only: bool,
+        boot_id: str,
+        source: RowSource,
+    ) -> None:
+        self.directory = Path(directory)
+        self.name = fmt.validate_name(name)
+        self.names = fmt.Names(self.directory, name)
+        self.segment_size = fmt.check_segment_size(segment_size)
+        self.fsync = fsync
+        self.read_only = read_only
+        self.boot_id = boot_id
+        self.boot = ctl.boot_hash(boot_id)
+        self.lock_timeout = lock_timeout
+        self.mutex = threading.Lock()
+        self.damage: CorruptLogError | None = None
+        self.forked = False
+        self.closed = False
+        self._usable = True
+        self._pid = os.getpid()
+        self._tag = f"{self._pid}-{next(_handles)}"
+        self._source = source
+        self._chain = Chain(self.names, source, writable=not read_only, tag=self._tag)
+        self._lock_fd: int | None = None
+        self._open_fd: int | None = None
+        self._writing: tuple[int, int] | None = None
+        self._page: ControlPage | None = None
+        self._words: Any = None
+        self._commit: GroupCommit | None = None
+        self._waiters = Waiters(self.names.wake)
+        self._lineage = 0
+        self._opened: Opened
+        self.recovery = RecoveryReport()
+        self.unproven = False
+        self.new_boot = False
+        self._check_case()
+        try:
+            self._open()
+        except BaseException:
+            self._release_files()
+            raise
+        locking.watch_forks(self)
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def _check_case(self) -> None:
+        """Names that differ only in case would be one log on some systems."""
+        try:
+            present = files.entries(self.names.directory)
+        except FileNotFoundError:
+            if self.read_only:
+                raise StorageError(
+                    f"{self.directory}: there is no queue {self.name!r} here", path=str(self.directory)
+                ) from None
+            return
+        except OSError as error:
+            raise StorageError(f"{self.directory}: cannot be read: {error}", path=str(self.directory)) from error
+        for entry in present:
+            split = fmt.split_segment_name(entry.name)
+            if split is not None and split[0] != self.name and split[0].lower() == self.name.lower():
+                raise ValueError(f"queue name {self.name!r}: {self.directory} has a queue {split[0]!r}, which differs only"
+                                 " in case")  # fmt: skip
+
+    def _open(self) -> None:
+        if self.read_only:
+            self._open_read_only()
+            return
+        try:
+            os.makedirs(self.names.directory, exist_ok=True)
+            self._take_lock_file()
+        except OSError as error:
+            raise StorageError(f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock) from error
+        if self._lock_fd is None or self._page is None:
+            raise QueueClosedError(f"{self.names.lock}: closed")
+        try:
+            if self._open_fd is None:
+                self._open_fd = files.open_or_create(self.names.openers)
+                locking.try_lock(self._open_fd, locking.SHARED | locking.NON_BLOCKING)
+            if self._commit is None:
+                self._commit = GroupCommit(self.names.sync)
+            opened = opening.open_writable(self.names, self._page, self.boot, self.segment_size)
+            self._settle_into(opened)
+            manifest.write(self.names, self._tag, self._chain.floor, self._chain.segments.values())
+        except OSError as error:
+            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=str(self.directory)) from error
+        finally:
+            locking.unlock(self._lock_fd)
+
+    def _take_lock_file(self) -> None:
+        """Open, lock and map the lock file that has its name now."""
+        deadline = time.monotonic() + self.lock_timeout
+        while True:
+            self._drop_lock_file()
+            fd = self._lock_fd = files.open_or_create(self.names.lock)
+            try:
+                page = self._page = ControlPage(self.names.lock, read_only=False)
+            except FileNotFoundError:
+                continue
+            if page.inode != files.inode_of(fd):
+                continue
+            self._words = page.words
+            locking.acquire(fd, max(0.0, deadline - time.monotonic()), self.names.lock, self._holder)
+            if locking.in_place(fd, fmt.CONTROL_SIZE):
+                return
+
+    def _open_read_only(self) -> None:
+        try:
+            self._page = ControlPage(self.names.lock, read_only=True)
+            self._words = self._page.words
+        except OSError:  # no lock file, or none worth reading: the log is read as far as it verifies
+            self._page = self._words = None
+        try:
+            self._settle_into(opening.open_read_only(self.names, self._page, self.boot))
+        except OSError as error:
+            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=str(self.directory)) from error
+
+    def _settle_into(self, opened: Opened) -> None:
+        self._opened = opened
+        self._lineage = opened.lineage
+        self.recovery = opened.report
+        self.unproven, self.new_boot = opened.unproven, opened.new_boot
+        self.damage = opened.damage
+        if self.damage is not None:
+            self.recovery.damage = str(self.damage)
+        self._chain.attach(opened.segments)
+        self._usable = True
+        if not self.read_only:
+            self._open_writer()
+        self._rewind()
+
+    def _rewind(self) -> None:
+        first = next(iter(self._chain.segments.values()))
+        self._chain.place(first, first.base, first.header.previous_checksum, None)
+
+    def _open_writer(self) -> None:
+        """Have the descriptor through which the newest segment is written."""
+        newest = self._chain.newest
+        if self.read_only or (self._writing is not None and self._writing[0] == newest.number):
+            return
+        before, self._writing = self._writing, None
+        if before is not None and self._commit is not None:
+            self._commit.close_later(before[1])
+        try:
+            self._writing = newest.number, files.open_write(newest.path)
+        except OSError as error:
+            raise StorageError(f"{newest.path}: cannot be opened: {error}", path=newest.path) from error
+
+    # -- the lock -----------------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Take the mutex and the file lock, and see to it that the log can be appended to.
+
+        Raises:
+            LockTimeoutError: others had it for the whole timeout.
+            StorageError: the handle must be opened anew (poison, a repair, a replaced lock file).
+            QueueClosedError: it was closed.
+            Restart: it was opened anew, after a fork or under a new lock file; load the state again.
+        """
+        mutex = self.mutex
+        if not mutex.acquire(False) and not mutex.acquire(timeout=self.lock_timeout):
+            raise LockTimeoutError(
+                f"{self.names.lock}: another thread of this process held the handle for {self.lock_timeout:g} s",
+                pid=os.getpid(),
+            )
+        try:
+            if not self._usable or self.read_only:
+                self._become_usable()
+            fd = self._lock_fd
+            if not locking.try_lock(fd):  # type: ignore[arg-type]
+                locking.acquire(fd, self.lock_timeout, self.names.lock, self._holder)  # type: ignore[arg-type]
+        except BaseException:
+            self._let_go()
+            raise
+        try:
+            if not locking.in_place(fd, fmt.CONTROL_SIZE):  # type: ignore[arg-type]
+                self._lock_file_changed()
+            words = self._words
+            if words[LINEAGE] != self._lineage or words[POISON] or words[HOLDER]:
+                self._inspect()
+            words[HOLDER] = self._pid
+        except BaseException:
+            if self._lock_fd is not None:
+                locking.unlock(self._lock_fd)
+            self._let_go()
+            raise
+
+    def unlock(self) -> None:
+        """Give the lock back. Harmless in a child that was forked while it was held."""
+        if self.forked:
+            return
+        if self._lock_fd is not None:
+            self._words[HOLDER] = 0
+            locking.unlock(self._lock_fd)
+        self.mutex.release()
+
+    def _let_go(self) -> None:
+        self.mutex.release()
+
+    def _holder(self) -> int:
+        return int(self._words[HOLDER]) if self._words is not None else 0
+
+    def _become_usable(self) -> None:
+        """Refuse when closed; open anew in a forked child."""
+        if self.closed:
+            raise QueueClosedError(f"{self.directory}: the handle on queue {self.name!r} was closed; open it again")
+        if self.read_only:
+            raise StorageError(f"{self.directory}: opened read-only", path=str(self.directory))
+        if self.forked:
+            self._pid = os.getpid()
+            self._tag = f"{self._pid}-{next(_handles)}"
+            self._open()
+            self.forked = False
+            raise Restart
+
+    def _lock_file_changed(self) -> None:
+        """Under the lock: its file was removed, replaced or cut short."""
+        fd = self._lock_fd
+        if fd is not None and files.size_of(fd) < fmt.CONTROL_SIZE and locking.in_place(fd, 0):
+            files.preallocate(fd, fmt.CONTROL_SIZE)  # all zero: no handle's lineage, so the next check refuses
+            return
+        self._take_lock_file_again()
+
+    def _take_lock_file_again(self) -> None:
+        try:
+            self._take_lock_file()
+        except OSError as error:
+            raise StorageError(f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock) from error
+        page = self._page
+        if page is None or self._lock_fd is None:
+            raise QueueClosedError(f"{self.names.lock}: closed")
+        if page.sound():
+            raise self._refusal("its lock file was replaced")
+        self._settle_into(opening.open_writable(self.names, page, self.boot, self.segment_size))
+        raise Restart
+
+    def _refusal(self, why: str) -> StorageError:
+        return StorageError(
+            f"{self.directory}: {why}; this handle on queue {self.name!r} can do nothing more: close it and open the"
+            " queue again",
+            path=str(self.directory),
+        )
+
+    def _refuse_stale(self) -> None:
+        """Raise when the log went on without this handle."""
+        if self._words[POISON]:
+            raise self._refusal("a sync of it failed, in this or another process")
+        if self._words[LINEAGE] != self._lineage:
+            raise self._refusal("it was repaired, or its control page was lost")
+
+    def _inspect(self) -> None:
+        """Under the lock: why is the control page not as usual?"""
+        self._refuse_stale()
+        _log.info("%s: process %d died while it held the lock", self.names.lock, self._words[HOLDER])
+        try:
+            self._settle()
+        except OSError as error:
+            raise StorageError(f"{self.directory}: cannot be repaired: {error}", path=str(self.directory)) from error
+
+    def _settle(self) -> None:
+        """Under the lock, after its holder died: adopt what is whole, cut what is not."""
+        chain, words = self._chain, self._words
+        while chain.learn_next():
+            pass
+        newest = chain.newest
+        self._open_writer()
+        files.unlink(self.names.new(newest.number + 1))
+        if words[ACTIVE] != newest.number:
+            words[DURABLE] = max(words[DURABLE], newest.base)  # a segment is synced before the next one appears
+        start, checksum, chained = fmt.SEGMENT_HEADER_SIZE, newest.header.previous_checksum, True
+        if chain.reading is newest:
+            start, checksum, chained = chain.offset, chain.checksum, chain.chained
+        fd = self._writing[1] if self._writing is not None else -1
+        tail = recovery.find_tail(recovery.file_reader(fd), newest, start, checksum, chained=chained)
+        damage = recovery.find_damage(fd, newest, tail, words[APPENDED])
+        if damage is not None:
+            raise damage
+        recovery.cut(fd, self.names, newest, tail, self.recovery)
+        words[APPENDED] = newest.origin + tail.end
+        words[ACTIVE] = newest.number
+        words[FLOOR] = max(words[FLOOR], tail.floor)
+
+    # -- forks, closing -----------------------------------------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """In a forked child: close inherited descriptors, renew mutexes. Takes no lock."""
+        if self.closed:
+            return
+        self.mutex = threading.Lock()
+        self._waiters = self._waiters.after_fork()
+        if self.read_only:
+            return
+        self.forked = True
+        self._usable = False
+        for fd in (self._lock_fd, self._open_fd, self._writing[1] if self._writing else None):
+            if fd is not None:
+                os.close(fd)
+        self._lock_fd = self._open_fd = self._writing = None
+        if self._commit is not None:
+            self._commit.abandon()
+            self._commit = None
+
+    def _drop_lock_file(self) -> None:
+        if self._page is not None:
+            self._words = None
+            self._page.close()
+            self._page = None
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def _release_files(self) -> None:
+        """Close everything; the kernel frees the locks with it."""
+        self._usable = False
+        self.closed = True
+        self._chain.release()
+        self._waiters.close()
+        if self._commit is not None:
+            self._commit.close()
+            self._commit = None
+        if self._writing is not None:
+            os.close(self._writing[1])
+            self._writing = None
+        self._drop_lock_file()
+        if self._open_fd is not None:
+            os.close(self._open_fd)
+            self._open_fd = None
+
+

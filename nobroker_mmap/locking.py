@@ -1,0 +1,207 @@
+"""The only place that locks: the log's lock, the group-commit lock, the openers' lock; and the fork hook.
+
+Invariants
+- A lock belongs to an open file, so the kernel frees it when its holder dies. Lock files are never unlinked.
+- The descriptor that is locked is never mapped: a map keeps its file open, and a forked child would pin the lock.
+- Nothing here waits without a limit, and the fork hook takes no lock at all.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import portalocker
+
+from nobroker_mmap.errors import LockTimeoutError
+
+EXCLUSIVE = int(portalocker.LockFlags.EXCLUSIVE)
+SHARED = int(portalocker.LockFlags.SHARED)
+NON_BLOCKING = int(portalocker.LockFlags.NON_BLOCKING)
+UNLOCK = int(portalocker.LockFlags.UNBLOCK)
+
+_SPINS = 20
+_FIRST_SLEEP_S = 20e-6
+_LONGEST_SLEEP_S = 1e-3
+
+
+def _cheapest() -> Callable[[int, int], Any] | None:
+    """The system call as portalocker holds it: a fifth of the cost of its checked functions."""
+    try:
+        from portalocker.portalocker import FlockLocker
+
+        return FlockLocker().locker
+    except (ImportError, AttributeError):
+        return None
+
+
+_flock = _cheapest()
+
+if _flock is not None:
+    _lock = _flock
+
+    def try_lock(fd: int, flags: int = EXCLUSIVE | NON_BLOCKING) -> bool:
+        """Take a lock now or not at all; False when others hold it."""
+        try:
+            _lock(fd, flags)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait_lock(fd: int) -> None:
+        """Wait in the kernel for the exclusive lock."""
+        _lock(fd, EXCLUSIVE)
+
+    def unlock(fd: int) -> None:
+        """Give a lock back."""
+        _lock(fd, UNLOCK)
+
+else:
+
+    def try_lock(fd: int, flags: int = EXCLUSIVE | NON_BLOCKING) -> bool:
+        """Take a lock now or not at all; False when others hold it."""
+        try:
+            portalocker.lock(fd, portalocker.LockFlags(flags))
+        except (portalocker.AlreadyLocked, portalocker.LockException):
+            return False
+        return True
+
+    def wait_lock(fd: int) -> None:
+        """Wait in the kernel for the exclusive lock."""
+        portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE)
+
+    def unlock(fd: int) -> None:
+        """Give a lock back."""
+        portalocker.unlock(fd)
+
+
+_fstat = os.fstat
+
+
+def in_place(fd: int, size: int) -> bool:
+    """Does an open lock file still have a name and at least `size` bytes, so that a map of it can be touched?"""
+    found = _fstat(fd)
+    return found.st_nlink > 0 and found.st_size >= size
+
+
+def acquire(fd: int, timeout_s: float, path: str, holder: Callable[[], int]) -> None:
+    """Take the exclusive lock within a time.
+
+    Raises:
+        LockTimeoutError: names the process that `holder` gives.
+    """
+    if try_lock(fd):
+        return
+    for _ in range(_SPINS):
+        if try_lock(fd):
+            return
+    deadline = time.monotonic() + timeout_s
+    pause = _FIRST_SLEEP_S
+    while not try_lock(fd):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            pid = holder()
+            who = f"process {pid}" if pid else "another process"
+            raise LockTimeoutError(
+                f"{path}: {who} held the lock for {timeout_s:g} s; look whether it is stopped or stuck, or raise the"
+                " lock timeout",
+                pid=pid,
+            )
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, _LONGEST_SLEEP_S)
+
+
+class HandOver:
+    """Waits in the kernel for one lock on behalf of a caller whose patience is limited.
+
+    Polling for a lock that is always wanted loses most turns; a waiter in the kernel gets the next one. The wait
+    happens in a thread of its own; when the caller has gone by then, the thread frees the lock at once. The
+    hand-over owns the descriptor.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._condition = threading.Condition(threading.Lock())
+        self._thread: threading.Thread | None = None
+        self._wanted = False
+        self._held = False
+        self._closed = False
+
+    def acquire(self, timeout_s: float) -> bool:
+        """True: the caller has the lock and must unlock it. False: it waited in vain."""
+        deadline = time.monotonic() + timeout_s
+        with self._condition:
+            if self._closed:
+                return False
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="nobroker-sync", daemon=True)
+                self._thread.start()
+            self._wanted = True
+            self._condition.notify_all()
+            while not self._held:
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closed:
+                    self._wanted = False
+                    return False
+                self._condition.wait(left)
+            self._held = self._wanted = False
+            return True
+
+    def close(self) -> None:
+        """Close the descriptor: now, or when the thread comes back from the kernel."""
+        with self._condition:
+            if self._closed:
+                return
+            self._closed = True
+            self._condition.notify_all()
+            if self._thread is None or not self._thread.is_alive():
+                os.close(self._fd)
+
+    def abandon(self) -> None:
+        """In a forked child, where the thread does not exist: close the inherited descriptor without any lock."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._fd)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._wanted and not self._closed:
+                    self._condition.wait()
+                if self._closed:
+                    os.close(self._fd)
+                    return
+            wait_lock(self._fd)
+            with self._condition:
+                if self._wanted and not self._closed:
+                    self._held = True
+                    self._wanted = False
+                    self._condition.notify_all()
+                else:
+                    unlock(self._fd)
+
+
+class Forkable(Protocol):
+    """What must be told in a child process that it is one."""
+
+    def after_fork(self) -> None:
+        """Close what was inherited; take no lock."""
+
+
+_live: "weakref.WeakSet[Forkable]" = weakref.WeakSet()
+
+
+def watch_forks(handle: Forkable) -> None:
+    """Call `handle.after_fork()` in every child that is forked while the handle is alive."""
+    _live.add(handle)
+
+
+def _in_child() -> None:
+    for handle in list(_live):
+        handle.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,35 @@
+"""The manifest: which segments count, as JSON for people and scripts.
+
+Invariant: nobody in the project reads it. It is derived from the headers after each change of the set of segments, so a
+lost, stale or foreign one changes nothing.
+"""
+
+import json
+import logging
+from collections.abc import Iterable
+
+from nobroker_mmap import files
+from nobroker_mmap.format import Names
+from nobroker_mmap.segment import Segment
+
+_log = logging.getLogger("nobroker_mmap")
+
+
+def write(names: Names, tag: str, floor: int, segments: Iterable[Segment]) -> None:
+    """Replace the manifest. A failure is logged and otherwise without consequence."""
+    listed = [
+        {
+            "number": segment.number,
+            "file": f"{names.name}.{segment.number:06d}.seg",
+            "base": segment.base,
+            "size": segment.size,
+            "end": segment.end or None,
+            "lineage": f"{segment.header.lineage:016x}",
+        }
+        for segment in segments
+    ]
+    text = json.dumps({"log": names.name, "version": 1, "floor": floor, "segments": listed}, indent=1) + "\n"
+    try:
+        files.write_cache(names.manifest, names.temporary(names.manifest, tag), [text.encode()], sync=False)
+    except OSError as error:
+        _log.warning("%s: the manifest was not written (%s); it is only for people", names.manifest, error)

@@ -1,0 +1,302 @@
+"""The index: which record holds a key. Sidecar files of sealed segments, arrays for the one being written.
+
+Invariants
+- A sidecar is believed only when segment number, lineage, end and checksum fit; else the segment is scanned. Losing or
+  swapping one changes no answer.
+- The newest copy of a key wins: later segments over earlier ones, later records over earlier ones.
+- Rows that ENQUEUE made rise along the log, so the segment that holds a key is found by bisection; only segments with
+  rows that MOVE made are looked at besides.
+"""
+
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from xxhash import xxh3_64
+
+from nobroker_mmap import files
+from nobroker_mmap import format as fmt
+from nobroker_mmap.record import Record, Scan
+from nobroker_mmap.segment import Segment
+
+Row = tuple[int, int, int]
+"""(first key, index in the record, count)"""
+RowsOf = Callable[[Record], list[Row]]
+_COUNT = 0xFFFF
+
+
+class Piece(NamedTuple):
+    """Consecutive keys `first`…`last` in the record at `offset` of `segment`; `index` is where `first` is in it."""
+
+    segment: Segment
+    offset: int
+    index: int
+    first: int
+    last: int
+
+
+class Table:
+    """Rows of one segment: two flat arrays of (first key, packed place) pairs, one per way they were made.
+
+    The rows of the segment being written are kept in the order of the log; `find` needs no other while keys rise.
+    """
+
+    __slots__ = ("_sorted", "enqueued", "moved")
+
+    def __init__(self, enqueued: "array[int] | None" = None, moved: "array[int] | None" = None) -> None:
+        self.enqueued: array[int] = array("Q") if enqueued is None else enqueued
+        self.moved: array[int] = array("Q") if moved is None else moved
+        self._sorted = enqueued is not None
+
+    def add(self, offset: int, rows: Iterable[Row], *, moved: bool) -> None:
+        """Add the rows of one record."""
+        target = self.moved if moved else self.enqueued
+        place = offset << 32
+        for first, index, count in rows:
+            while count > _COUNT:
+                target.append(first)
+                target.append(place | index << 16 | _COUNT)
+                first, index, count = first + _COUNT, index + _COUNT, count - _COUNT
+            target.append(first)
+            target.append(place | index << 16 | count)
+        self._sorted = False
+
+    def settle(self) -> None:
+        """Sort both parts by key, later records after earlier ones."""
+        if not self._sorted:
+            self.enqueued = _sorted_rows(self.enqueued)
+            self.moved = _sorted_rows(self.moved)
+            self._sorted = True
+
+    def overlapping(self, first: int, last: int, *, moved: bool) -> list[tuple[int, int, int, int]]:
+        """(offset, index, first, last) of the rows that have keys in a range, cut to it; the latest record first."""
+        self.settle()
+        rows = self.moved if moved else self.enqueued
+        if not rows:
+            return []
+        found = []
+        at = _bisect(rows, last)
+        while at > 0:
+            at -= 1
+            start, place = rows[2 * at], rows[2 * at + 1]
+            stop = start + (place & _COUNT) - 1
+            if stop >= first:
+                low = max(first, start)
+                found.append((place >> 32, (place >> 16 & _COUNT) + low - start, low, min(last, stop)))
+            elif start + _COUNT <= first:
+                break
+            elif not moved:
+                break
+        if len(found) > 1:
+            found.sort(reverse=True)
+        return found
+
+    def bounds(self, *, moved: bool) -> tuple[int, int]:
+        """Lowest and highest key of a part; (0, -1) when it is empty."""
+        self.settle()
+        rows = self.moved if moved else self.enqueued
+        if not rows:
+            return 0, -1
+        if not moved:
+            return rows[0], rows[-2] + (rows[-1] & _COUNT) - 1
+        return rows[0], max(rows[i] + (rows[i + 1] & _COUNT) - 1 for i in range(0, len(rows), 2))
+
+    def pack(self) -> bytes:
+        """Both parts as the bytes of a sidecar."""
+        self.settle()
+        return _little(self.enqueued).tobytes() + _little(self.moved).tobytes()
+
+
+def _sorted_rows(rows: "array[int]") -> "array[int]":
+    firsts = rows[::2]
+    if all(map(int.__le__, firsts, firsts[1:])):
+        return rows
+    pairs = sorted(zip(firsts, rows[1::2], strict=True))
+    return array("Q", [value for pair in pairs for value in pair])
+
+
+def _little(rows: "array[int]") -> "array[int]":
+    if sys.byteorder == "little":
+        return rows
+    rows = rows[:]
+    rows.byteswap()
+    return rows
+
+
+def _bisect(rows: "array[int]", key: int) -> int:
+    """Number of rows whose first key is at most `key`."""
+    low, high = 0, len(rows) // 2
+    while low < high:
+        middle = (low + high) // 2
+        if rows[2 * middle] <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def unpack_rows(raw: bytes, enqueued: int, moved: int) -> Table | None:
+    """The table in the bytes of a sidecar or snapshot; None when they are not the rows they say."""
+    if len(raw) != 16 * (enqueued + moved):
+        return None
+    parts: list[array[int]] = []
+    for piece in (raw[: 16 * enqueued], raw[16 * enqueued :]):
+        rows = array("Q")
+        rows.frombytes(piece)
+        parts.append(_little(rows))
+    return Table(*parts)
+
+
+def write_sidecar(path: str, temporary: str, segment: Segment, table: Table) -> None:
+    """Write the sidecar of a sealed segment. It is not synced: a torn one does not verify."""
+    rows = table.pack()
+    fields = (fmt.SIDECAR_MAGIC, fmt.SIDECAR_VERSION, segment.number, segment.header.lineage,
+              len(table.enqueued) // 2, len(table.moved) // 2, segment.end)  # fmt: skip
+    files.write_cache(path, temporary, [_header(fields, rows), rows], sync=False)
+
+
+def _header(fields: tuple[bytes, int, int, int, int, int, int], rows: bytes) -> bytes:
+    digest = xxh3_64(rows)
+    digest.update(fmt.SIDECAR_HEADER.pack(*fields, 0)[:56])
+    return fmt.SIDECAR_HEADER.pack(*fields, digest.intdigest())
+
+
+def read_sidecar(path: str, segment: Segment) -> Table | None:
+    """The rows of a sealed segment from its sidecar; None when there is none to be believed."""
+    try:
+        raw = files.read_file(path, 2 * fmt.MAX_FILE_SIZE)
+    except OSError:
+        return None
+    if len(raw) < fmt.CACHE_HEADER_SIZE:
+        return None
+    magic, version, number, lineage, enqueued, moved, end, _ = fmt.SIDECAR_HEADER.unpack_from(raw)
+    expected = (fmt.SIDECAR_MAGIC, fmt.SIDECAR_VERSION, segment.number, segment.header.lineage, segment.end)
+    rows = raw[fmt.CACHE_HEADER_SIZE :]
+    if (magic, version, number, lineage, end) != expected:
+        return None
+    if _header((magic, version, number, lineage, enqueued, moved, end), rows) != raw[: fmt.CACHE_HEADER_SIZE]:
+        return None
+    return unpack_rows(rows, enqueued, moved)
+
+
+class RowSource:
+    """How the application's records become rows."""
+
+    __slots__ = ("indexed", "moved", "rows")
+
+    def __init__(self, rows: RowsOf, indexed: frozenset[int], moved: frozenset[int]) -> None:
+        self.rows = rows
+        self.indexed = indexed | moved
+        self.moved = moved
+
+    def add(self, table: Table, record: Record) -> None:
+        """Add the rows of a record when its type has any."""
+        if record.type in self.indexed:
+            table.add(record.offset, self.rows(record), moved=record.type in self.moved)
+
+    def scan(self, segment: Segment) -> Table:
+        """The rows of a segment from its records: all that verify, up to its end."""
+        table = Table()
+        scan = Scan(segment.read, segment.place, fmt.SEGMENT_HEADER_SIZE, segment.limit, segment.header.previous_checksum)
+        for record in scan:
+            self.add(table, record)
+        table.settle()
+        return table
+
+
+class _Entry(NamedTuple):
+    segment: Segment
+    first: int
+    last: int
+    moved_first: int
+    moved_last: int
+
+
+class Index:
+    """Finds keys over all segments. `table_of` gives a segment's rows, loading them when needed."""
+
+    def __init__(self, table_of: Callable[[Segment], Table]) -> None:
+        self._table_of = table_of
+        self._sealed: list[_Entry] = []
+        self._firsts: list[int] = []
+
+    def seal(self, segment: Segment, table: Table) -> None:
+        """A sealed segment joins, after all that are there."""
+        entry = _Entry(segment, *table.bounds(moved=False), *table.bounds(moved=True))
+        self._sealed.append(entry)
+        lowest = entry.first if entry.last >= 0 else (self._firsts[-1] if self._firsts else 0)
+        self._firsts.append(max(lowest, self._firsts[-1] if self._firsts else 0))
+
+    def drop_before(self, number: int) -> None:
+        """Segments below a number leave."""
+        keep = 0
+        while keep < len(self._sealed) and self._sealed[keep].segment.number < number:
+            keep += 1
+        del self._sealed[:keep], self._firsts[:keep]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._sealed.clear()
+        self._firsts.clear()
+
+    def entries(self) -> list[_Entry]:
+        """The sealed segments with the bounds of their keys."""
+        return self._sealed
+
+    def find(self, active: tuple[Segment, Table] | None, first: int, last: int) -> list[Piece]:
+        """Pieces that hold the newest copies of a range of keys, by key; keys that no record holds are left out."""
+        missing = [(first, last)]
+        found: list[Piece] = []
+        if active is not None:
+            segment, table = active
+            missing = _claim(segment, table, missing, found, moved=True)
+            missing = _claim(segment, table, missing, found, moved=False)
+        for entry in reversed(self._sealed):
+            if not missing:
+                break
+            if entry.moved_first <= missing[-1][1] and entry.moved_last >= missing[0][0]:
+                missing = _claim(entry.segment, self._table_of(entry.segment), missing, found, moved=True)
+        if missing:
+            at = bisect_right(self._firsts, missing[-1][1]) - 1
+            while at >= 0 and missing:
+                entry = self._sealed[at]
+                if entry.first <= missing[-1][1] and entry.last >= missing[0][0]:
+                    missing = _claim(entry.segment, self._table_of(entry.segment), missing, found, moved=False)
+                elif 0 <= entry.last < missing[0][0]:
+                    break
+                at -= 1
+        if len(found) > 1:
+            found.sort(key=_by_first)
+        return found
+
+
+def _by_first(piece: Piece) -> int:
+    return piece.first
+
+
+def _claim(
+    segment: Segment, table: Table, missing: list[tuple[int, int]], found: list[Piece], *, moved: bool
+) -> list[tuple[int, int]]:
+    """Move what a table has of the missing ranges to `found`; returns what is missing then."""
+    rest: list[tuple[int, int]] = []
+    for low, high in missing:
+        holes = [(low, high)]
+        for offset, index, start, stop in table.overlapping(low, high, moved=moved):
+            left: list[tuple[int, int]] = []
+            for a, b in holes:
+                x, y = max(a, start), min(b, stop)
+                if x > y:
+                    left.append((a, b))
+                    continue
+                found.append(Piece(segment, offset, index + x - start, x, y))
+                if a < x:
+                    left.append((a, x - 1))
+                if y < b:
+                    left.append((y + 1, b))
+            holes = left
+            if not holes:
+                break
+        rest.extend(holes)
+    return rest

@@ -1,0 +1,219 @@
+"""Following the log: the records after the cursor, with or without the lock.
+
+Invariants
+- Only whole groups are given out, and the cursor and the index are past a group before its first record is.
+- With a control page of this boot, every byte up to its appended-up-to was completely written: what does not verify
+  there, after a few looks, is damage. Without one, reading ends where nothing verifies.
+- Segments that were retired under the reader mean `Restart`, never an error and never a gap.
+"""
+
+from collections.abc import Iterator
+
+from nobroker_mmap import control as ctl
+from nobroker_mmap import format as fmt
+from nobroker_mmap import opening, snapshot
+from nobroker_mmap.errors import CorruptLogError, QueueClosedError, Restart, damaged
+from nobroker_mmap.handle import Handle
+from nobroker_mmap.record import Record, Scan
+from nobroker_mmap.segment import Segment
+
+_LOOKS = 5
+
+
+class Reading(Handle):
+    """The part of a log's face that follows records."""
+
+    def behind(self) -> bool:
+        """Is there something that this handle has not read? Costs no system call."""
+        words = self._words
+        if words is None or self.forked:
+            return not self.closed
+        return bool(words[ctl.APPENDED] != self._chain.cursor or words[ctl.LINEAGE] != self._lineage)
+
+    def load_snapshot(self) -> Iterator[object] | None:
+        """Begin anew: the objects of the newest snapshot that fits, and the cursor set to its LSN.
+
+        None when there is none; the cursor is then at the first record that counts. The caller holds the mutex.
+        """
+        self._refuse_closed()
+        if self.forked:
+            self._become_usable_quietly()
+        opened = self._opened
+        if opened.snapshot_used and self.read_only and self._goal() is None:
+            self._open_read_only()
+            opened = self._opened
+        snap = opened.snapshot
+        if opened.snapshot_used:
+            snap, _ = snapshot.load(self.names.snapshot, self._chain.newest.header.log_id)
+            self._catch_up_segments()
+        opened.snapshot_used, opened.snapshot = True, None
+        segment = opening.snapshot_fits(list(self._chain.segments.values()), snap, opened.known) if snap else None
+        if snap is not None and segment is not None:
+            lsn = max(snap.lsn, segment.base)
+            if lsn == segment.base or snap.segment == segment.number:
+                self._chain.place(segment, lsn, snap.checksum, snap.table if lsn > segment.base else None)
+                return snap.objects()
+        if snap is not None:
+            self.recovery.notes.append("the snapshot does not fit the log")
+        self._rewind()
+        return None
+
+    def records(self, limit_bytes: int | None = None) -> Iterator[Record]:
+        """Whole groups from the cursor to the end that is known now, of types that the application has to see.
+
+        Args:
+            limit_bytes: stop after the group with which this many bytes were read.
+
+        The caller holds the mutex (as `lock` takes it). The cursor moves as it goes.
+
+        Raises:
+            CorruptLogError: with file and offset; in a read-only handle reading ends there instead (`damage`).
+            Restart: segments left under the reader, or the process was forked; load the snapshot again.
+            StorageError: the log went on in a new lineage; open it again.
+        """
+        chain = self._chain
+        start = chain.cursor
+        while True:
+            self._refuse_closed()
+            if self.forked:
+                raise Restart
+            goal = self._goal()
+            if goal is not None and chain.cursor >= goal:
+                return
+            if self.damage is not None and self._at_damage():
+                return
+            before, segment = chain.cursor, chain.reading
+            try:
+                if goal is not None and self._words[ctl.ACTIVE] > chain.newest.number:
+                    self._catch_up_segments()
+                for group in self._groups(goal):
+                    chain.accept(group)
+                    self.recovery.records_applied += len(group)
+                    for record in group:
+                        if record.type >= fmt.FIRST_APPLICATION_TYPE or record.type == fmt.RETIRE:
+                            yield record
+                    if limit_bytes is not None and chain.cursor - start >= limit_bytes:
+                        return
+                if segment is not chain.reading:
+                    raise Restart
+                if segment.end and chain.offset >= segment.end:
+                    if chain.step():
+                        continue
+                    if goal is None:
+                        return
+            except CorruptLogError as error:
+                if not self.read_only:
+                    raise
+                self._note_damage(error)
+                return
+            if goal is None and not segment.end:
+                return
+            if chain.cursor == before:
+                self._stuck(goal)
+
+    def _goal(self) -> int | None:
+        """LSN up to which everything was written, by a control page of this boot; None without one."""
+        words = self._words
+        if words is None:
+            return None
+        if words[ctl.LINEAGE] != self._lineage or words[ctl.POISON]:
+            if not self.read_only:
+                self._refuse_stale()
+            if self._page is None or not self._page.valid(self.boot):
+                return None
+            if words[ctl.LINEAGE] != self._lineage:
+                raise self._refusal("it was repaired")
+        if self.read_only and self._page is not None and not self._page.valid(self.boot):
+            return None
+        return int(words[ctl.APPENDED])
+
+    def _groups(self, goal: int | None) -> Iterator[list[Record]]:
+        """Whole groups of the segment the cursor is in."""
+        chain = self._chain
+        segment = chain.reading
+        stop = segment.limit
+        if goal is not None and not segment.end:
+            stop = min(stop, max(chain.offset, goal - segment.origin))
+        try:
+            chain.maps.touch(segment).map()
+        except FileNotFoundError:
+            self._refuse_retired(segment)
+            raise damaged(segment.path, 0, "the file is missing") from None
+        group: list[Record] = []
+        scan = Scan(segment.read, segment.place, chain.offset, stop, chain.checksum, chained=chain.chained)
+        for record in scan:
+            group.append(record)
+            if record.flags & fmt.LAST_OF_GROUP:
+                yield group
+                group = []
+
+    def _stuck(self, goal: int | None) -> None:
+        """At the cursor nothing verifies though it should. Look again, or say what is wrong."""
+        chain = self._chain
+        segment = chain.reading
+        for _ in range(_LOOKS):
+            self._refuse_retired(segment)
+            if not self.read_only:
+                self._refuse_stale()
+            for _group in self._groups(goal):
+                return
+        scan = Scan(
+            segment.read, segment.place, chain.offset, segment.limit, chain.checksum, chained=chain.chained
+        )
+        for _record in scan:
+            continue
+        error = damaged(segment.path, scan.offset, "no record verifies here, and there was one")
+        if not self.read_only:
+            raise error
+        self._note_damage(error)
+
+    def _catch_up_segments(self) -> None:
+        """Let segments join that others made, and leave those that others retired."""
+        words = self._words
+        chain = self._chain
+        if words is None:
+            return
+        while chain.newest.number < words[ctl.ACTIVE]:
+            if not chain.learn_next():
+                self._refuse_retired(chain.newest)
+                raise damaged(self.names.segment(chain.newest.number + 1), 0, "the file is missing")
+        self._open_writer()
+        if chain.reading is not chain.newest:
+            return
+        chain.drop_before(min(int(words[ctl.FLOOR]), chain.reading.number))
+
+    def _refuse_retired(self, segment: Segment) -> None:
+        if self._words is not None and self._words[ctl.FLOOR] > segment.number:
+            self._skip_retired()
+            raise Restart
+
+    def _skip_retired(self) -> None:
+        """The cursor's segment has left: know only what is there now."""
+        opened = opening.survey(self.names, int(self._words[ctl.FLOOR]), int(self._words[ctl.ACTIVE]))
+        self._chain.attach(opened)
+        self._open_writer()
+        self._rewind()
+
+    def _note_damage(self, error: CorruptLogError) -> None:
+        self.damage = error
+        self.recovery.damage = str(error)
+
+    def _at_damage(self) -> bool:
+        """Has a read-only handle read all that is before the damage?"""
+        error = self.damage
+        chain = self._chain
+        return (
+            error is not None
+            and self.read_only
+            and (error.path == chain.reading.path and chain.offset >= error.offset)
+        )
+
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            raise QueueClosedError(f"{self.directory}: the handle on queue {self.name!r} was closed; open it again")
+
+    def _become_usable_quietly(self) -> None:
+        try:
+            self._become_usable()
+        except Restart:
+            return

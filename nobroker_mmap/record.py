@@ -1,0 +1,207 @@
+"""Bytes to record and back. No I/O, no clock.
+
+Invariants
+- A record is believed only when magic, segment number, lineage, position and checksum all fit, so a stale, copied,
+  moved or foreign record never passes. Its bytes are copied once and the copy is checked.
+- Every record verifies alone; the chain of checksums is the reader's business, so one bad record hides none after it.
+- Lengths are bounded before anything is decoded, and only a head whose record verified is decoded.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgpack
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from nobroker_mmap import format as fmt
+from nobroker_mmap.errors import CorruptLogError
+
+_pack_header = fmt.RECORD_HEADER.pack
+_unpack_header = fmt.RECORD_HEADER.unpack_from
+_HEADER = fmt.RECORD_HEADER_SIZE
+_CHECKED = fmt.CHECKED_SIZE
+_MAGIC = fmt.RECORD_MAGIC
+_PADDING = fmt.PADDING
+_SMALL = 16 * fmt.KIB
+"""Up to this size one more copy is cheaper than a streaming checksum."""
+
+
+class Record(NamedTuple):
+    """One verified record.
+
+    `lsn` is where it begins and `end` where the next may; `offset` is its place in the file of segment `segment`;
+    `previous` is the checksum of the record before it; `durable` the LSN up to which all was known to be on the disk.
+    """
+
+    lsn: int
+    end: int
+    type: int
+    flags: int
+    head_len: int
+    body: bytes
+    segment: int
+    offset: int
+    checksum: int
+    durable: int
+    previous: int
+
+    def head(self) -> dict[str, Any]:
+        """The decoded head.
+
+        Raises:
+            CorruptLogError: the record verified but its head is not a map of the kind that is written here.
+        """
+        try:
+            head = msgpack.unpackb(
+                self.body[: self.head_len],
+                strict_map_key=False,
+                unicode_errors="surrogatepass",
+                max_array_len=len(self.body),
+                max_map_len=len(self.body),
+                max_ext_len=len(self.body),
+            )
+        except (ValueError, msgpack.UnpackException, RecursionError) as error:
+            raise self._bad(f"its head does not decode ({error})") from error
+        if type(head) is not dict:
+            raise self._bad("its head is not a map")
+        return head
+
+    @property
+    def tail_bytes(self) -> bytes:
+        """What follows the head in the body, packed."""
+        return self.body[self.head_len :]
+
+    def _bad(self, why: str) -> CorruptLogError:
+        where = f"segment {self.segment:06d}"
+        return CorruptLogError(
+            f"{where}: the record at offset {self.offset} verifies but {why}; it was not written by this library",
+            path=where,
+            offset=self.offset,
+        )
+
+
+class Place(NamedTuple):
+    """What a record must name to belong to a segment."""
+
+    number: int
+    lineage: int
+    origin: int
+    """Base of the segment less the size of its header: LSN = origin + offset."""
+
+
+def checksum_of(header: bytes, head: bytes, tail: bytes) -> int:
+    """Checksum over the first 56 bytes of a header and the body."""
+    if len(head) + len(tail) <= _SMALL:
+        return int(xxh3_64_intdigest(header + head + tail))
+    digest = xxh3_64(header)
+    digest.update(head)
+    digest.update(tail)
+    return int(digest.intdigest())
+
+
+def encode(
+    type: int, flags: int, head: bytes, tail: bytes, segno: int, lineage: int, lsn: int, durable: int, prev: int
+) -> tuple[bytes, int]:
+    """Frame one record; returns its bytes, padding included, and its checksum."""
+    head_size = len(head)
+    size = head_size + len(tail)
+    header = _pack_header(_MAGIC, type, flags, 0, size, head_size, segno, 0, lineage, lsn, durable, prev, 0)[:_CHECKED]
+    if size <= _SMALL:
+        body = head + tail
+        checksum: int = xxh3_64_intdigest(header + body)
+        return header + checksum.to_bytes(8, "little") + body + _PADDING[size & 7], checksum
+    checksum = checksum_of(header, head, tail)
+    return b"".join((header, checksum.to_bytes(8, "little"), head, tail, _PADDING[size & 7])), checksum
+
+
+def size_at(buffer: bytes, at: int) -> int:
+    """Size of the record that begins at `at`, padding included, by its header alone; 0 when there is none."""
+    if buffer[at : at + 4] != _MAGIC or len(buffer) - at < _HEADER:
+        return 0
+    size = int.from_bytes(buffer[at + 8 : at + 12], "little")
+    return (_HEADER + size + 7) & ~7 if size <= fmt.MAX_BODY_SIZE else 0
+
+
+def parse(buffer: bytes, at: int, place: Place, offset: int) -> Record | None:
+    """The record at `at` of a buffer, which is at `offset` of the file; None when nothing verifies there."""
+    if len(buffer) - at < _HEADER:
+        return None
+    magic, kind, flags, zero, size, head_len, number, zero2, lineage, lsn, durable, previous, checksum = (
+        _unpack_header(buffer, at)
+    )
+    if (
+        magic != _MAGIC
+        or number != place.number
+        or lineage != place.lineage
+        or lsn != place.origin + offset
+        or head_len > size
+        or zero
+        or zero2
+    ):
+        return None
+    start = at + _HEADER
+    body = buffer[start : start + size]
+    if len(body) != size:
+        return None
+    header = buffer[at : at + _CHECKED]
+    if size <= _SMALL:
+        if xxh3_64_intdigest(header + body) != checksum:
+            return None
+    elif checksum_of(header, body, b"") != checksum:
+        return None
+    return Record(
+        lsn, lsn + ((size + _HEADER + 7) & ~7), kind, flags, head_len, body, number, offset, checksum, durable, previous
+    )
+
+
+Reader = Callable[[int, int], bytes]
+"""(offset, length) -> bytes of a segment; fewer than asked for only at its end."""
+
+_BLOCK = 256 * fmt.KIB
+
+
+class Scan:
+    """Iterates the records of one segment that follow each other from an offset and verify.
+
+    Stops before the first position that holds none. `offset` and `checksum` then say where, and after what.
+    """
+
+    def __init__(self, read: Reader, place: Place, start: int, stop: int, checksum: int, *, chained: bool = True) -> None:
+        self.offset = start
+        self.checksum = checksum
+        self._chained = chained
+        self._read = read
+        self._place = place
+        self._stop = stop
+        self._block = b""
+        self._block_at = start
+
+    def __iter__(self) -> "Scan":
+        return self
+
+    def __next__(self) -> Record:
+        offset = self.offset
+        at = offset - self._block_at
+        block = self._block
+        left = len(block) - at
+        if left < _HEADER or left < size_at(block, at):
+            block, at = self._refill(offset)
+        record = parse(block, at, self._place, offset)
+        if record is None or (record.previous != self.checksum and self._chained):
+            raise StopIteration
+        end = record.end - self._place.origin
+        if end > self._stop:
+            raise StopIteration
+        self.offset = end
+        self.checksum = record.checksum
+        self._chained = record.type != fmt.GAP
+        return record
+
+    def _refill(self, offset: int) -> tuple[bytes, int]:
+        room = self._stop - offset
+        block = self._read(offset, min(_BLOCK, room)) if room >= _HEADER else b""
+        size = size_at(block, 0)
+        if len(block) < size <= room:
+            block = self._read(offset, size)
+        self._block, self._block_at = block, offset
+        return block, 0

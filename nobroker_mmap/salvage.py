@@ -1,0 +1,363 @@
+"""Salvage: give up what cannot be read, keep every other record, and say exactly what was lost.
+
+Invariants
+- Runs only under the lock and only on request. Each file is kept as it was, as `.salvaged`, before it is replaced.
+- Every record that verifies stays where it is, with its LSN. A GAP record stands where one was that does not, so the
+  LSNs and the links of all other records and segments remain true.
+- Caches may know what the log does not any more, so they are removed; and a new lineage follows, so that no handle that
+  remembers the lost records goes on.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xxhash import xxh3_64
+
+from nobroker_mmap import control as ctl
+from nobroker_mmap import files, locking, recovery, rotation
+from nobroker_mmap import format as fmt
+from nobroker_mmap.chain import numbered_files
+from nobroker_mmap.control import ControlPage
+from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, StorageError
+from nobroker_mmap.record import Place, Scan
+from nobroker_mmap.segment import Segment, open_segment
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A piece of the log that is gone: where it was, its length in bytes, its LSNs, and why it was given up."""
+
+    path: str
+    offset: int
+    length: int
+    first_lsn: int
+    end_lsn: int
+    reason: str
+
+
+@dataclass
+class SalvageReport:
+    """What a salvage did."""
+
+    losses: list[Loss] = field(default_factory=list)
+    kept_files: list[str] = field(default_factory=list)
+    records_kept: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def bytes_lost(self) -> int:
+        """Sum over all losses."""
+        return sum(loss.length for loss in self.losses)
+
+
+def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 10.0) -> SalvageReport:
+    """Repair a log that cannot be opened, at the price of the records that do not verify.
+
+    Raises:
+        LockTimeoutError: somebody works with it.
+        StorageError: there is no such log, a newer release wrote it, or the disk does not allow a repair.
+        CorruptLogError: there is nothing to begin from.
+    """
+    names = fmt.Names(Path(directory), fmt.validate_name(name))
+    if not numbered_files(names)["seg"]:
+        raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
+    held: list[int] = []
+    page: ControlPage | None = None
+    try:
+        for path in (names.lock, names.openers):
+            fd = files.open_or_create(path)
+            held.append(fd)
+            locking.acquire(fd, lock_timeout, path, lambda: 0)
+        page = ControlPage(names.lock, read_only=False)
+        return _Salvage(names, page, ctl.boot_hash(boot_id)).run()
+    except LockTimeoutError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{directory}: the salvage failed: {error}", path=str(directory)) from error
+    finally:
+        if page is not None:
+            page.close()
+        for fd in held:
+            os.close(fd)
+
+
+class _Salvage:
+    def __init__(self, names: fmt.Names, page: ControlPage, boot: int) -> None:
+        self._names = names
+        self._page = page
+        self._appended = page.words[ctl.APPENDED] if page.valid(boot) and not page.words[ctl.POISON] else 0
+        self._report = SalvageReport()
+        self._headers: dict[int, fmt.SegmentHeader] = {}
+
+    def run(self) -> SalvageReport:
+        numbers = {number: path for number, path in numbered_files(self._names)["seg"].items()}
+        self._set_foreign_aside(numbers)
+        self._read_headers(numbers)
+        if not self._headers:
+            raise CorruptLogError(
+                f"{self._names.segment(1)}: no segment of this log has a record or a header that verifies; put a copy"
+                " back, or remove the files to begin an empty queue",
+                path=self._names.segment(1),
+                offset=0,
+            )
+        newest = max(self._headers)
+        first = self._first(newest)
+        for number in range(newest - 1, first - 1, -1):  # a lost header is told by the one after it
+            if number not in self._headers:
+                self._headers[number] = self._invent(number)
+        self._remove_caches()
+        for number in range(first, newest + 1):
+            self._repair(number, newest)
+        self._begin_lineage(newest, first)
+        return self._report
+
+    # -- headers ------------------------------------------------------------------------------------------------
+
+    def _set_foreign_aside(self, numbers: dict[int, str]) -> None:
+        for number, path in list(numbers.items()):
+            if not files.is_regular(path):
+                self._put_aside(number)
+                self._report.notes.append(f"{path}: not a regular file; moved aside")
+                del numbers[number]
+
+    def _read_headers(self, numbers: dict[int, str]) -> None:
+        lost: list[tuple[int, str]] = []
+        for number, path in sorted(numbers.items()):
+            try:
+                header = open_segment(path).header
+            except CorruptLogError:
+                lost.append((number, path))
+                continue
+            if header.number == number:
+                self._headers[number] = header
+            else:
+                lost.append((number, path))
+        for number, path in lost:
+            header_found = self._reconstruct(number, path)
+            if header_found is not None:
+                self._headers[number] = header_found
+
+    def _first(self, newest: int) -> int:
+        header = self._headers[newest]
+        floor = header.floor
+        path = self._names.segment(newest)
+        fd = files.open_read(path)
+        try:
+            segment = Segment(path, header)
+            for record in recovery.find_later_records(fd, segment, fmt.SEGMENT_HEADER_SIZE, files.size_of(fd)):
+                if record.type == fmt.RETIRE:
+                    data = files.read_at(fd, record.end - record.lsn, record.offset)
+                    for whole in Scan(lambda o, n, d=data, at=record.offset: d[o - at : o - at + n], segment.place,
+                                      record.offset, segment.size, 0, chained=False):  # fmt: skip
+                        floor = max(floor, recovery.retired_floor(whole))
+        finally:
+            os.close(fd)
+        return floor
+
+    def _reconstruct(self, number: int, path: str) -> fmt.SegmentHeader | None:
+        """A header from what the records and the neighbours say; None when there is no record to go by."""
+        fd = files.open_read(path)
+        try:
+            size = files.size_of(fd)
+            raw = files.read_at(fd, fmt.SEGMENT_HEADER_SIZE, 0)
+            try:
+                return fmt.parse_segment_header(raw) if fmt.parse_segment_header(raw).number == number else None
+            except fmt.HeaderError:
+                pass
+            found = _first_record(fd, size, number)
+        finally:
+            os.close(fd)
+        before = self._headers.get(number - 1)
+        after = self._headers.get(number + 1)
+        known = before or after or (next(iter(self._headers.values())) if self._headers else None)
+        if found is None:
+            return None
+        lineage, origin, previous = found
+        return fmt.SegmentHeader(
+            number=number,
+            size=max(fmt.MIN_SEGMENT_SIZE, 1 << (size - 1).bit_length()),
+            log_id=known.log_id if known else rotation.random_u64(),
+            lineage=lineage,
+            previous_lineage=before.lineage if before else 0,
+            base=origin + fmt.SEGMENT_HEADER_SIZE,
+            previous_end=origin + fmt.SEGMENT_HEADER_SIZE - before.base + fmt.SEGMENT_HEADER_SIZE if before else 0,
+            previous_checksum=previous,
+            floor=min(known.floor, number) if known else min(number, 1),
+            created=0,
+        )
+
+    def _invent(self, number: int) -> fmt.SegmentHeader:
+        """The header of a segment of which nothing is left, from the one after it."""
+        after = self._headers[number + 1]
+        before = self._headers.get(number - 1)
+        end = after.previous_end
+        return fmt.SegmentHeader(
+            number=number,
+            size=fmt.segment_size_for(fmt.MIN_SEGMENT_SIZE, end),
+            log_id=after.log_id,
+            lineage=after.previous_lineage or rotation.random_u64(),
+            previous_lineage=before.lineage if before else 0,
+            base=after.base - end + fmt.SEGMENT_HEADER_SIZE,
+            previous_end=0,
+            previous_checksum=0,
+            floor=min(after.floor, number),
+            created=0,
+        )
+
+    # -- segments -----------------------------------------------------------------------------------------------
+
+    def _repair(self, number: int, newest: int) -> None:
+        """Rewrite a segment when anything of it does not verify."""
+        path = self._names.segment(number)
+        header = self._linked(number)
+        segment = Segment(path, header)
+        if number < newest:
+            segment.end = self._headers[number + 1].previous_end
+        present = files.is_regular(path) is not None
+        fd = files.open_read(path) if present else None
+        try:
+            pieces, losses, sound = self._survey(fd, segment, newest)
+            self._report.losses += losses
+            if sound and not losses:
+                return
+            self._rewrite(fd, segment, pieces)
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    def _linked(self, number: int) -> fmt.SegmentHeader:
+        """The header of a segment, made to follow from the one before where that had to be invented."""
+        import dataclasses
+
+        header = self._headers[number]
+        before = self._headers.get(number - 1)
+        if before is not None and header.created == 0 and number - 1 >= 1:
+            header = dataclasses.replace(
+                header,
+                previous_lineage=before.lineage,
+                previous_end=header.base - before.base + fmt.SEGMENT_HEADER_SIZE,
+            )
+            self._headers[number] = header
+        return header
+
+    def _survey(
+        self, fd: int | None, segment: Segment, newest: int
+    ) -> tuple[list[tuple[int, int]], list[Loss], bool]:
+        """Ranges that verify, what is lost between them, and whether the file's own header and size are sound."""
+        end = segment.end
+        ranges: list[tuple[int, int]] = []
+        sound = False
+        if fd is not None:
+            size = files.size_of(fd)
+            sound = size >= segment.size and files.read_at(fd, fmt.SEGMENT_HEADER_SIZE, 0) == segment.header.pack()
+            for record in recovery.find_later_records(
+                fd, segment, fmt.SEGMENT_HEADER_SIZE, min(size, end or max(size, segment.size))
+            ):
+                start, stop = record.offset, record.offset + record.end - record.lsn
+                self._report.records_kept += 1
+                if ranges and ranges[-1][1] == start:
+                    ranges[-1] = ranges[-1][0], stop
+                else:
+                    ranges.append((start, stop))
+        if not end:
+            known = self._appended - segment.origin if self._appended > segment.base else 0
+            end = max(known, ranges[-1][1] if ranges else fmt.SEGMENT_HEADER_SIZE)
+        losses: list[Loss] = []
+        at = fmt.SEGMENT_HEADER_SIZE
+        for start, stop in [*ranges, (end, end)]:
+            if at < start:
+                reason = "no record verifies here" if fd is not None else "the file is missing"
+                losses.append(Loss(segment.path, at, start - at, segment.origin + at, segment.origin + start, reason))
+            at = max(at, stop)
+        return ranges, losses, sound
+
+    def _rewrite(self, fd: int | None, segment: Segment, ranges: list[tuple[int, int]]) -> None:
+        losses = [loss for loss in self._report.losses if loss.path == segment.path]
+        path = self._names.new(segment.number)
+        files.unlink(path)
+        copy = files.create(path)
+        try:
+            files.preallocate(copy, segment.size)
+            files.write_at(copy, segment.header.pack(), 0)
+            for start, stop in ranges:
+                if fd is not None:
+                    files.copy_range(fd, copy, start, stop, start)
+            for loss in losses:
+                _write_gap(copy, segment.place, loss.offset, loss.length)
+            files.sync_file(copy)
+        finally:
+            os.close(copy)
+        if fd is not None:
+            self._put_aside(segment.number)
+        files.publish(path, segment.path, self._names.directory)
+
+    def _put_aside(self, number: int) -> None:
+        kept = self._names.salvaged(number)
+        attempt = 1
+        while files.is_regular(kept) is not None:
+            attempt += 1
+            kept = f"{self._names.salvaged(number)}{attempt}"
+        os.rename(self._names.segment(number), kept)
+        self._report.kept_files.append(kept)
+
+    def _remove_caches(self) -> None:
+        files.unlink(self._names.snapshot)
+        for path in numbered_files(self._names)["idx"].values():
+            files.unlink(path)
+        files.sync_directory(self._names.directory)
+
+    def _begin_lineage(self, newest: int, floor: int) -> None:
+        """Continue in a new segment of a new lineage, and make the control page worthless."""
+        path = self._names.segment(newest)
+        segment = Segment(path, self._headers[newest])
+        fd = files.open_read(path)
+        try:
+            tail = recovery.find_tail(
+                recovery.file_reader(fd), segment, fmt.SEGMENT_HEADER_SIZE, segment.header.previous_checksum
+            )
+        finally:
+            os.close(fd)
+        highest = max(self._appended, segment.origin + tail.end)
+        recovery.fence(self._names, segment, tail, None, highest, floor, fmt.FIRST_SEGMENT_SIZE)
+        self._page.zero()
+        self._report.notes.append("the log goes on in a new lineage; handles that were open must be opened again")
+
+
+def _first_record(fd: int, size: int, number: int) -> tuple[int, int, int] | None:
+    """(lineage, origin, checksum before) by the first record of a segment whose header is lost."""
+    for offset in range(fmt.SEGMENT_HEADER_SIZE, max(0, size - fmt.RECORD_HEADER_SIZE), 8):
+        raw = files.read_at(fd, fmt.RECORD_HEADER_SIZE, offset)
+        if raw[:4] != fmt.RECORD_MAGIC:
+            continue
+        fields = fmt.RECORD_HEADER.unpack(raw)
+        if fields[6] != number or fields[9] < offset - fmt.SEGMENT_HEADER_SIZE:
+            continue
+        place = Place(number, fields[8], fields[9] - offset)
+        for record in Scan(recovery.file_reader(fd), place, offset, size, 0, chained=False):
+            return record_place(record.previous, place)
+    return None
+
+
+def record_place(previous: int, place: Place) -> tuple[int, int, int]:
+    """What a record tells of its segment."""
+    return place.lineage, place.origin, previous
+
+
+def _write_gap(fd: int, place: Place, offset: int, length: int) -> None:
+    """Frame a lost range as a record that everybody skips; its body is an empty map and zeros."""
+    while length:
+        piece = min(length, fmt.MAX_BODY_SIZE // 2)
+        if 0 < length - piece < fmt.RECORD_HEADER_SIZE + 8:
+            piece -= fmt.RECORD_HEADER_SIZE + 8
+        size = piece - fmt.RECORD_HEADER_SIZE
+        header = fmt.RECORD_HEADER.pack(
+            fmt.RECORD_MAGIC, fmt.GAP, fmt.LAST_OF_GROUP | fmt.SKIPPABLE, 0, size, 1, place.number, 0, place.lineage,
+            place.origin + offset, 0, 0, 0,
+        )[: fmt.CHECKED_SIZE]  # fmt: skip
+        body = b"\x80" + bytes(size - 1)
+        digest = xxh3_64(header)
+        digest.update(body)
+        files.write_at(fd, header + fmt.U64.pack(digest.intdigest()) + body, offset)
+        offset += piece
+        length -= piece

@@ -1,0 +1,137 @@
+"""Waiting for work without polling: a flag in the control page, a FIFO, and a waker for the threads of one handle.
+
+Invariants
+- A waiter sets the flag, then looks, then sleeps; a producer appends, then looks at the flag. So none is missed.
+- One byte wakes one waiter. Whoever wakes sets the flag again, so the others are still reachable; a dead waiter costs
+  at most one wake-up.
+- Nothing here decides anything: a lost or a needless wake-up costs time only. Where there is no FIFO, waiting polls.
+"""
+
+import os
+import select
+import threading
+import time
+
+from nobroker_mmap import files
+
+POLL_S = 0.02
+LONGEST_WAIT_S = 60.0
+
+
+class Waiters:
+    """The waiting side of one handle; any number of threads may wait at once."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd: int | None = None
+        self._write_fd: int | None = None
+        self._fifo = hasattr(select, "poll")
+        self._mutex = threading.Lock()
+        self._wakers: set[int] = set()
+        self._condition = threading.Condition()
+        self._generation = 0
+        self._closed = False
+
+    def _descriptor(self) -> int | None:
+        with self._mutex:
+            if self._fd is None and self._fifo:
+                if files.make_fifo(self._path):
+                    self._fd = files.open_fifo(self._path, write_only=False)
+                self._fifo = self._fd is not None
+            return self._fd
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until woken or for a time; True when woken, as far as is known."""
+        if self._closed:
+            return True
+        fd = self._descriptor()
+        timeout_s = min(max(timeout_s, 0.0), LONGEST_WAIT_S)
+        if fd is None:
+            return self._wait_polling(min(timeout_s, POLL_S))
+        receive, send = os.pipe()
+        with self._mutex:
+            self._wakers.add(send)
+        try:
+            return self._wait_on(fd, receive, time.monotonic() + timeout_s)
+        finally:
+            with self._mutex:
+                self._wakers.discard(send)
+                os.close(receive)
+                os.close(send)
+                if self._closed:
+                    self._close_idle()
+
+    @staticmethod
+    def _wait_on(fifo: int, local: int, deadline: float) -> bool:
+        poll = select.poll()
+        poll.register(fifo, select.POLLIN)
+        poll.register(local, select.POLLIN)
+        while True:
+            left = deadline - time.monotonic()
+            ready = dict(poll.poll(max(0.0, left) * 1000))
+            if local in ready:
+                return True
+            if fifo in ready:
+                try:
+                    if os.read(fifo, 1):
+                        return True
+                except BlockingIOError:  # another waiter was quicker
+                    pass
+            if left <= 0:
+                return False
+
+    def _wait_polling(self, timeout_s: float) -> bool:
+        with self._condition:
+            generation = self._generation
+            self._condition.wait_for(lambda: self._generation != generation, timeout_s)
+            return self._generation != generation
+
+    def send(self) -> None:
+        """Wake one waiter of any process. A handle that is closed meanwhile wakes nobody."""
+        with self._mutex:
+            if not self._closed:
+                self._send()
+
+    def _send(self) -> None:
+        if self._write_fd is None:
+            self._write_fd = files.open_fifo(self._path, write_only=True)
+            if self._write_fd is None:  # nobody waits on the FIFO now
+                return
+        try:
+            os.write(self._write_fd, b"\0")
+        except BlockingIOError:  # full: as many wake-ups are on their way as anybody could need
+            return
+        except BrokenPipeError:  # the last waiter has gone; the next one may use another FIFO
+            os.close(self._write_fd)
+            self._write_fd = None
+
+    def wake_local(self) -> None:
+        """Wake all waiters of this handle."""
+        with self._mutex:
+            for waker in self._wakers:
+                os.write(waker, b"\0")
+        with self._condition:
+            self._generation += 1
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """Close the descriptors once nobody waits on them."""
+        self.wake_local()
+        with self._mutex:
+            self._closed = True
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        if not self._wakers and self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+        if self._write_fd is not None:
+            os.close(self._write_fd)
+            self._write_fd = None
+
+    def after_fork(self) -> "Waiters":
+        """In a forked child: close what was inherited; gives a fresh object. Takes no lock."""
+        for fd in (self._fd, self._write_fd):
+            if fd is not None:
+                os.close(fd)
+        return Waiters(self._path)
