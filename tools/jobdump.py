@@ -1,0 +1,77 @@
+"""The lines of a dump of jobs: a header that says what it is, then one job each, every field kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nobroker.job import Job
+
+from .failures import BadInputError
+from .jsonvalue import dumps, from_jsonable, loads
+from .readers import Parser
+
+VERSION = 1
+_TEXTS = ("id", "lane", "state")
+_NUMBERS = ("attempts", "max_attempts", "priority", "seq", "available_at", "enqueued_at")
+
+
+def header(name: str) -> str:
+    """The first line of a dump of the queue `name`."""
+    return dumps({"nobroker": "jobs", "version": VERSION, "queue": name})
+
+
+def to_line(job: Job) -> str:
+    """One job as one line of strict JSON."""
+    return dumps(job.to_dict())
+
+
+def is_header(line: str) -> bool:
+    """Whether this line is the header of a dump of jobs.
+
+    Raises:
+        BadInputError: it is one, but of a version that this release does not know.
+    """
+    if '"nobroker"' not in line[:200]:
+        return False
+    try:
+        found = loads(line)
+    except ValueError:
+        return False
+    if not isinstance(found, dict) or found.get("nobroker") != "jobs":
+        return False
+    if found.get("version") != VERSION:
+        raise BadInputError(
+            f"a dump of jobs of version {found.get('version')!r}; this release reads version {VERSION}",
+            line=1,
+        )
+    return True
+
+
+def jobs_of(lines: Iterable[str], number: int) -> Iterator[Job]:
+    """The jobs of the lines of a dump; `number` is that of the first line.
+
+    Raises:
+        BadInputError: with the line number, for a line that is no job.
+    """
+    batch = Parser().batch(list(lines), number, 0)
+    for place, value in zip(batch.places, batch.values, strict=True):
+        yield _job(value, place)
+
+
+def _job(value: Any, line: int) -> Job:
+    try:
+        fields = from_jsonable(value)
+    except ValueError as error:
+        raise BadInputError(str(error), line=line) from error
+    if not isinstance(fields, dict) or any(not isinstance(fields.get(name, ""), str) for name in _TEXTS):
+        raise BadInputError("not a job of a dump of jobs", line=line)
+    for name in _NUMBERS:
+        if not isinstance(fields.get(name, 0), (int, float)) or isinstance(fields.get(name), bool):
+            raise BadInputError(f"not a job of a dump of jobs: {name} is {fields[name]!r}", line=line)
+    try:
+        return Job.from_dict(fields)
+    except KeyError as error:
+        raise BadInputError(f"not a job of a dump of jobs: it has no {error.args[0]}", line=line) from error
+    except (ValueError, TypeError) as error:
+        raise BadInputError(f"not a job of a dump of jobs: {error}", line=line) from error
