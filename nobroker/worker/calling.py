@@ -44,15 +44,16 @@ class Caller:
         self._loop: _LoopThread | None = None
 
     def call(self, job: Job) -> Outcome:
+        # No local may hold the outcome: an error's frames refer to this one, which would close a circle.
         try:
             value = self._handler(job)
-            outcome = Outcome(value)
+            self._leave_if_forked(job, 0)
             if value is not None and inspect.isawaitable(value):
-                outcome = self._loop_thread().run(self._awaited(job, value))
+                return self._loop_thread().run(self._awaited(job, value))
+            return Outcome(value)
         except BaseException as error:  # data, whatever it is: the slot records it and decides
-            outcome = Outcome(error=error)
-        self._leave_if_forked(job, outcome)
-        return outcome
+            self._leave_if_forked(job, 1)
+            return Outcome(error=_without_us(error))
 
     def close(self, *, wait: bool) -> None:
         """End the event loop, if there is one; what still runs on it is cancelled."""
@@ -64,11 +65,12 @@ class Caller:
     async def _awaited(self, job: Job, value: Awaitable[Any]) -> Outcome:
         # An exit or interrupt that left the task would end the loop under the other handlers.
         try:
-            outcome = Outcome(await value)
+            result = await value
+            self._leave_if_forked(job, 0)
+            return Outcome(result)
         except BaseException as error:
-            outcome = Outcome(error=error)
-        self._leave_if_forked(job, outcome)
-        return outcome
+            self._leave_if_forked(job, 1)
+            return Outcome(error=_without_us(error))
 
     def _loop_thread(self) -> _LoopThread:
         with self._lock:
@@ -76,11 +78,11 @@ class Caller:
                 self._loop = _LoopThread(self._on_death)
             return self._loop
 
-    def _leave_if_forked(self, job: Job, outcome: Outcome) -> None:
+    def _leave_if_forked(self, job: Job, code: int) -> None:
         """A child that a handler forked and that comes back from it must not record the job, too."""
         if os.getpid() != self._home:
             facts.forked_child_returned(job)
-            os._exit(0 if outcome.error is None else 1)
+            os._exit(code)
 
 
 class _LoopThread:
@@ -146,6 +148,12 @@ def error_text(error: BaseException) -> str:
     return f"{head}\n{tail}".rstrip("\n")
 
 
+def _without_us(error: BaseException) -> BaseException:
+    """Drop our frame from the traceback: of no interest, and it refers to the error in a circle."""
+    trace = error.__traceback__
+    return error if trace is None else error.with_traceback(trace.tb_next)
+
+
 def _message(error: BaseException) -> str:
     try:
         return str(error)
@@ -154,10 +162,9 @@ def _message(error: BaseException) -> str:
 
 
 def _trace(error: BaseException, *, brief: bool) -> str:
-    frames = error.__traceback__.tb_next if error.__traceback__ is not None else None  # without our own
     try:
         if brief:
-            return "".join(traceback.format_tb(frames, limit=-_MAX_FRAMES))
-        return "".join(traceback.format_exception(type(error), error, frames, limit=-_MAX_FRAMES))
+            return "".join(traceback.format_tb(error.__traceback__, limit=-_MAX_FRAMES))
+        return "".join(traceback.format_exception(error, limit=-_MAX_FRAMES))
     except Exception as failure:  # formatting calls into the exception's own class
         return f"(its traceback could not be shown: {type(failure).__name__})"

@@ -15,8 +15,9 @@ from nobroker.worker.run import Hand, Handler, Note, Place, Post, Run
 from nobroker.worker.slot import Slot
 
 _LET_GO_S = 10.0
-# A signal that the system hands to another thread does not wake this one.
-_LOOK_S = 0.5
+# A signal that comes just before this thread begins to wait, or that the system hands to another thread, does not
+# wake it.
+_LOOK_S = 0.1
 
 
 class Conductor:
@@ -86,13 +87,13 @@ class Conductor:
             note = None
         if note is Note.SIGNAL:
             self._signals += 1
-            run.stopping = True
+            run.stop("signal")
         if run.stopping and not self._told:
             self._told = True
-            self._tell_stop("signal" if note is Note.SIGNAL else "stop")
+            self._tell_stop()
         return all(slot.place is Place.ENDED for slot in self._slots)
 
-    def _tell_stop(self, why: str) -> None:
+    def _tell_stop(self) -> None:
         """Wake who waits; give back what has not begun: a long handler must not keep its batch."""
         run = self._run
         with run.changed:
@@ -101,7 +102,7 @@ class Conductor:
             for slot in self._slots:
                 if slot.place is Place.HANDLER:
                     _hand_over(slot.hand, run.desk, running=False)
-        facts.stopping(why, running)
+        facts.stopping(run.why, running)
         self._wake()
         self._put_down(run.desk)
 

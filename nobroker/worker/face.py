@@ -94,7 +94,7 @@ class Worker:
         """
         self._stop_asked = True
         if (run := self._run) is not None:
-            run.stop()
+            run.stop("stop")
 
     def run(self) -> WorkerStats:
         """Work until `stop`, a signal, `max_jobs` or `idle_timeout` ends it, or the queue is closed.
@@ -121,7 +121,7 @@ class Worker:
             self.stats = run.stats
             self._run = run
             if self._stop_asked:
-                run.stop()
+                run.stop("stop")
             catching = signals.caught(lambda: run.mailbox.put(Note.SIGNAL))
             with catching if self.handle_signals else nullcontext():
                 Conductor(run, self.handler, self.concurrency).conduct()

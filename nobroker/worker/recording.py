@@ -49,6 +49,7 @@ class Pauses:
         self._run = run
         self._next_s = max(run.poll_interval, _MIN_PAUSE_S)
         self._refused_since: float | None = None
+        self._stopping = run.stopping
 
     def after(self, doing: str, error: BaseException) -> None:
         """Wait.
@@ -65,7 +66,8 @@ class Pauses:
         elif now - self._refused_since >= _STORAGE_PATIENCE_S:
             raise error
         facts.trouble(doing, error, self._next_s)
-        self._run.pause(self._next_s)
+        self._run.pause(self._next_s, self._stopping)
+        self._stopping = self._run.stopping
         self._next_s = min(self._next_s * 2, max(_MAX_PAUSE_S, self._run.poll_interval))
 
 

@@ -154,14 +154,16 @@ class Run:
         self.slots: list[Post] = []
         self.desk = Hand()  # of the thread in `Worker.run`
         self.stopping = False  # lease nothing, begin nothing
+        self.why = ""  # for the log
         self.abandoned = False  # record nothing: what is in hand is being given back
         self.failure: BaseException | None = None
         self.budget = self.max_jobs  # jobs that may still be asked for
         self.undurable = 0  # acks recorded, not yet on disk
         self.last_busy = time.monotonic()
 
-    def stop(self) -> None:
+    def stop(self, why: str) -> None:
         """Stop leasing. Takes no lock: may be called from anywhere, a signal handler included."""
+        self.why = self.why or why
         self.stopping = True
         self.mailbox.put(Note.STOP)
 
@@ -172,7 +174,7 @@ class Run:
             if first:
                 self.failure = error
         facts.failing(error, first)
-        self.stop()
+        self.stop("failure")
 
     def over(self) -> bool:
         """Whether no more jobs are to be leased."""
@@ -207,8 +209,7 @@ class Run:
             for name, amount in more.items():
                 setattr(self.stats, name, getattr(self.stats, name) + amount)
 
-    def pause(self, seconds: float) -> None:
-        """Wait, but not through the moment in which the run is told to stop or to let go."""
+    def pause(self, seconds: float, stopping: bool) -> None:
+        """Wait, unless the run lets go, or stops and the caller, who saw `stopping`, has yet to see it."""
         with self.changed:
-            before = (self.stopping, self.abandoned)
-            self.changed.wait_for(lambda: (self.stopping, self.abandoned) != before, seconds)
+            self.changed.wait_for(lambda: self.abandoned or self.stopping != stopping, seconds)

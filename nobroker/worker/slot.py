@@ -52,7 +52,7 @@ class Slot:
                     self._succeeded(held, outcome.value)
                 else:
                     self._failed(outcome.error)
-                del outcome  # an error's traceback keeps the handler's objects alive
+                del outcome, held  # an idle worker keeps no payload, and no handler's objects by a traceback
             if self.hand.done:
                 self._recorder.settle(self.hand, more=False)
             self._tell_idle()
@@ -77,7 +77,7 @@ class Slot:
                         return True
                 except QueueClosedError:
                     facts.queue_closed()
-                    run.stop()
+                    run.stop("closed")
                     return False
                 except TRANSIENT as error:
                     if is_final(error):
@@ -86,7 +86,7 @@ class Slot:
                     continue
                 pauses = Pauses(run)
                 if quiet and self._idle_for_s() <= 0:
-                    run.stop()
+                    run.stop("idle")
                     return False
 
     def _lease(self, quiet: bool) -> bool:

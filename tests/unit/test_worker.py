@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -339,6 +341,27 @@ def test_a_task_that_ends_the_event_loop_ends_the_run(queue: FakeQueue) -> None:
     with pytest.raises(SystemExit):
         work(queue, handler)
     assert queue.states() == {"ready": 1}
+
+
+def test_nothing_of_a_failed_job_is_kept(queue: FakeQueue) -> None:
+    """Not even until the next round of the garbage collector: handlers hold connections and files."""
+    queue.max_attempts = 1
+    queue.enqueue(1)
+    queue.enqueue(2)
+    kept: list[weakref.ref[Any]] = []
+
+    def handler(job: Job) -> None:
+        if job.payload == 1:
+            local = threading.Event()
+            kept.append(weakref.ref(local))
+            raise ValueError("with a local in its traceback")
+        assert kept[0]() is None
+
+    gc.disable()
+    try:
+        assert work(queue, handler) == WorkerStats(leased=2, succeeded=1, failed=1, dead=1)
+    finally:
+        gc.enable()
 
 
 def test_only_the_wanted_lanes(queue: FakeQueue) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nobroker import Job, Worker, WorkerStats
+from nobroker import Job, LockTimeoutError, Worker, WorkerStats
 from tests.unit.fake_queue import FakeQueue
 
 
@@ -218,6 +218,21 @@ def test_acks_that_only_wait_for_their_batch_are_kept_by_a_second_signal(queue: 
     gate.through.set()
     assert stats.succeeded == 1
     assert queue.states() == {"done": 1, "ready": 2}
+
+
+def test_a_second_signal_ends_the_patience_with_a_busy_queue(queue: FakeQueue) -> None:
+    queue.enqueue(1)
+    queue.troubles["settle"] = [LockTimeoutError("held for ever") for _ in range(100_000)]
+
+    def interfere() -> None:
+        queue.wait_for(lambda: bool(queue.called("settle")))
+        kill()
+        queue.wait_for(lambda: len(queue.called("settle")) > 1)
+        kill()
+
+    thread = in_background(interfere)
+    assert Worker(queue, lambda job: None, poll_interval=60).run() == WorkerStats(leased=1)
+    thread.join()
 
 
 def test_an_interrupt_that_nobody_caught_stops_gracefully_and_is_raised(queue: FakeQueue) -> None:
