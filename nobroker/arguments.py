@@ -1,4 +1,6 @@
-"""Checks of what callers pass: wrong types and values outside their range are refused before anything is written."""
+"""Checks of what callers pass: wrong types and values outside their range are refused before anything is
+written.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import math
 from datetime import datetime
 from typing import Any, Final
 
-from nobroker_mmap.format import MIN_SEGMENT_SIZE  # type: ignore[attr-defined]
+from nobroker_mmap.format import MIN_SEGMENT_SIZE
 
 MAX_SECONDS: Final = 100 * 366 * 86400.0
 """A hundred years: longer delays are mistakes."""
@@ -14,6 +16,7 @@ MAX_SECONDS: Final = 100 * 366 * 86400.0
 MAX_ID_LENGTH: Final = 255
 MAX_LANE_LENGTH: Final = 100
 MAX_COUNT: Final = 2**31
+MAX_ATTEMPTS: Final = 2**31 - 1
 
 
 def seconds(name: str, value: Any, *, low: float = 0.0, positive: bool = False) -> int:
@@ -21,7 +24,9 @@ def seconds(name: str, value: Any, *, low: float = 0.0, positive: bool = False) 
     number = _number(name, value)
     if not math.isfinite(number) or number > MAX_SECONDS or number < low or (positive and number <= 0):
         bound = "greater than 0" if positive else f"at least {low:g}"
-        raise ValueError(f"{name} must be a finite number of seconds, {bound} and at most 100 years, not {value!r}")
+        raise ValueError(
+            f"{name} must be a finite number of seconds, {bound} and at most 100 years, not {value!r}"
+        )
     micros = round(number * 1e6)
     return max(micros, 1) if positive else micros
 
@@ -60,7 +65,9 @@ def wall_time(name: str, value: Any) -> int | None:
         return None
     if isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise ValueError(f"{name} must have a time zone: a naive datetime means another moment on another machine")
+            raise ValueError(
+                f"{name} must have a time zone: a naive datetime means another moment on another machine"
+            )
         value = value.timestamp()
     number = _number(name, value)
     if not math.isfinite(number) or not 0 <= number < 253402300800:
@@ -76,7 +83,9 @@ def text(name: str, value: Any, longest: int, *, empty: bool = False) -> str:
         raise ValueError(f"{name} must have {0 if empty else 1} to {longest} characters, not {len(value)}")
     for character in value:
         if character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff":
-            raise ValueError(f"{name} must not contain control characters or surrogates, as {character!r} is one")
+            raise ValueError(
+                f"{name} must not contain control characters or surrogates, as {character!r} is one"
+            )
     return value
 
 
@@ -84,7 +93,9 @@ def own_id(value: Any) -> str:
     """An id of the caller's own."""
     job_id = text("job_id", value, MAX_ID_LENGTH)
     if looks_made(job_id):
-        raise ValueError(f"job_id {job_id!r} has the form of the ids that the queue makes itself; choose another one")
+        raise ValueError(
+            f"job_id {job_id!r} has the form of the ids that the queue makes itself; choose another one"
+        )
     return job_id
 
 

@@ -32,7 +32,10 @@ class Clock(Protocol):
         """How much of `boot_us` the machine slept."""
 
 
-_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+if sys.platform == "linux":
+    _boot_ns = functools.partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+else:
+    _boot_ns = time.monotonic_ns
 
 
 class SystemClock:
@@ -47,21 +50,11 @@ class SystemClock:
         except OSError:
             return ""
 
-    if _BOOT_CLOCK is not None:
+    def boot_us(self) -> int:
+        return _boot_ns() // 1000
 
-        def boot_us(self) -> int:
-            return time.clock_gettime_ns(_BOOT_CLOCK) // 1000
-
-        def suspended_us(self) -> int:
-            return (time.clock_gettime_ns(_BOOT_CLOCK) - time.monotonic_ns()) // 1000
-
-    else:
-
-        def boot_us(self) -> int:
-            return time.monotonic_ns() // 1000
-
-        def suspended_us(self) -> int:
-            return 0
+    def suspended_us(self) -> int:
+        return max(0, _boot_ns() - time.monotonic_ns()) // 1000
 
     def wall_us(self) -> int:
         return time.time_ns() // 1000
@@ -149,5 +142,7 @@ def _boot_id_elsewhere() -> str:
 
 
 def _boot_minute() -> str:
-    """Where the system names no boot: the minute it booted. A step of the wall clock looks like a new boot, which costs a retry."""
+    """Where the system names no boot: the minute it booted. A step of the wall clock looks like a new boot,
+    which costs a retry.
+    """
     return f"booted-{round((time.time() - time.monotonic()) / 60)}"

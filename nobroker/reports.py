@@ -19,7 +19,8 @@ class QueueStats:
         done: finished and not yet forgotten.
         dead: in the dead-letter queue.
         total: the sum of the five.
-        oldest_ready_age: seconds that the longest waiting of the ready ones has waited; None when there is none.
+        oldest_ready_age: seconds that the longest waiting of the ready ones has waited; None when there is
+            none.
         paused: whether leasing is switched off.
         bytes: what the log takes, in bytes in use.
     """

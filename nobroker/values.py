@@ -1,12 +1,13 @@
 """Values <-> bytes: what a payload may be, and how it is packed.
 
 The rule is one of *exact* types, so that what is leased equals what was enqueued, at every depth:
-None, bool, int of any size, float, str (lone surrogates too), bytes, list, tuple (comes back as a list), dict with str, int, float, bool,
-bytes or None keys, datetime, date, time, timedelta, Decimal, UUID. Sub-classes and everything else are refused
-with the place where they stand.
+None, bool, int of any size, float, str (lone surrogates too), bytes, list, tuple (comes back as a list),
+dict with str, int, float, bool, bytes or None keys, datetime, date, time, timedelta, Decimal, UUID.
+Sub-classes and everything else are refused with the place where they stand.
 
-Speed comes from letting C do the walking: the packer with `strict_types`, and `_plain`, which looks at the types level by level. Only what
-neither takes as it is (dates, tuples, big numbers, mistakes) is walked in Python.
+Speed comes from letting C do the walking: the packer with `strict_types`, and `_plain`, which looks at the
+types level by level. Only what neither takes as it is (dates, tuples, big numbers, mistakes) is walked in
+Python.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 from uuid import UUID
 
@@ -27,7 +28,9 @@ MAX_VALUE_BYTES: Final = 8 * 2**20
 """The packed size of one payload, metadata, result or state."""
 
 MAX_DEPTH: Final = 500
-"""How deep lists and dicts may nest. Below what any version of msgpack packs (511) and unpacks, the record's own list included."""
+"""How deep lists and dicts may nest. Below what any version of msgpack packs (511) and unpacks, the record's
+own list included.
+"""
 
 BATCH_JOBS: Final = 1000
 BATCH_BYTES: Final = 2**20
@@ -150,8 +153,17 @@ def unpack(packed: bytes | memoryview) -> Any:
         ValueError: the bytes are not what `pack_value` or `pack_list` makes (in every such case).
     """
     try:
-        return msgpack.unpackb(packed, ext_hook=_from_extended, strict_map_key=False, unicode_errors="surrogatepass")
-    except (ValueError, TypeError, OverflowError, RecursionError, ArithmeticError, msgpack.UnpackException) as error:
+        return msgpack.unpackb(
+            packed, ext_hook=_from_extended, strict_map_key=False, unicode_errors="surrogatepass"
+        )
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        ArithmeticError,
+        msgpack.UnpackException,
+    ) as error:
         raise ValueError(f"not a stored value: {error}") from error
 
 
@@ -178,7 +190,9 @@ def split_array(packed: bytes) -> list[bytes]:
     Raises:
         ValueError: the bytes are not an array.
     """
-    unpacker = msgpack.Unpacker(strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=len(packed) + 1)
+    unpacker = msgpack.Unpacker(
+        strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=len(packed) + 1
+    )
     unpacker.feed(packed)
     try:
         count = unpacker.read_array_header()
@@ -188,7 +202,7 @@ def split_array(packed: bytes) -> list[bytes]:
             ends.append(unpacker.tell())
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise ValueError(f"not a packed array: {error}") from error
-    return [packed[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [packed[a:b] for a, b in pairwise(ends)]
 
 
 def join_array(elements: list[bytes]) -> bytes:
@@ -204,7 +218,9 @@ def storable_text(error: object, limit: int = 65536) -> str:
     """
     try:
         text = error if type(error) is str else str(error)
-    except Exception as failure:  # whatever a foreign __str__ raises must not keep a job from failing properly
+    except (
+        Exception
+    ) as failure:  # whatever a foreign __str__ raises must not keep a job from failing properly
         text = f"<{type(error).__name__} whose text raised {type(failure).__name__}>"
     raw = text[-limit:].encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
     if len(raw) > limit:
@@ -245,8 +261,8 @@ def _refuse_large(values: list[Any], names: list[str] | None) -> None:
         size = len(_codec.pack(value))
         if size > MAX_VALUE_BYTES:
             raise SerializationError(
-                f"{_name(values, names, index)} takes {size:,} bytes packed; at most {MAX_VALUE_BYTES:,} are stored. "
-                "Store it elsewhere and enqueue its name"
+                f"{_name(values, names, index)} takes {size:,} bytes packed; at most {MAX_VALUE_BYTES:,} are "
+                "stored. Store it elsewhere and enqueue its name"
             )
 
 
@@ -257,7 +273,9 @@ def _name(values: list[Any], names: list[str] | None, index: int) -> str:
 
 
 def _first_fault(value: Any) -> tuple[str, str] | None:
-    """The path and the description of the first refused thing, without recursion: hostile depth is what it looks for."""
+    """The path and the description of the first refused thing, without recursion: hostile depth is what it
+    looks for.
+    """
     kind = type(value)
     if kind in _SCALARS or kind in _EXTENDED:
         return _scalar_fault(value)
@@ -333,8 +351,8 @@ def _extended(value: Any) -> Any:
 def _datetime_parts(value: datetime | time) -> list[Any]:
     """ISO text without offset, fold, offset, zone name.
 
-    The offset alone would do, but Python calls datetimes in a repeated hour unequal across zones; with the zone's name
-    the same zone comes back where it is known, and equality with it.
+    The offset alone would do, but Python calls datetimes in a repeated hour unequal across zones; with the
+    zone's name the same zone comes back where it is known, and equality with it.
     """
     offset = value.utcoffset()
     bare = value.replace(tzinfo=None, fold=0).isoformat()
@@ -370,7 +388,7 @@ def _in_zone(value: Any, micros: int | None, key: str | None) -> Any:
         if zone is not None:
             placed = value.replace(tzinfo=zone)
             offset = placed.utcoffset()
-            if offset is None and micros is None or offset == timedelta(microseconds=micros or 0):
+            if (offset is None and micros is None) or offset == timedelta(microseconds=micros or 0):
                 return placed
     if micros is None:
         return value

@@ -47,10 +47,22 @@ Entries = dict[int, Entry]
 class Lease:
     """Jobs leased by one call: their tokens are `seq + delta`.
 
-    Immutable but for `alive`, the number of jobs still held under it. `avails` gives the place of each job where they differ.
+    Immutable but for `alive`, the number of jobs still held under it. `avails` gives the place of each job
+    where they differ.
     """
 
-    __slots__ = ("alive", "avail", "avails", "deadline", "delta", "expires", "lane", "max_attempts", "priority", "spans")
+    __slots__ = (
+        "alive",
+        "avail",
+        "avails",
+        "deadline",
+        "delta",
+        "expires",
+        "lane",
+        "max_attempts",
+        "priority",
+        "spans",
+    )
 
     def __init__(
         self,
@@ -79,3 +91,10 @@ class Lease:
     def place(self, seq: int) -> int:
         """The available-at that the job had when it was leased."""
         return self.avail if self.avails is None else self.avails.get(seq, self.avail)
+
+    def like(self, first: int, last: int, deadline: int) -> Lease:
+        """A lease of part of its jobs, with the same tokens and another deadline."""
+        part = Lease([first, last], last - first + 1, self.delta, deadline, self.lane, self.priority, 0, 0, 0)
+        part.max_attempts, part.expires = self.max_attempts, self.expires
+        part.avail, part.avails = self.avail, self.avails
+        return part

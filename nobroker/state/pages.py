@@ -5,7 +5,8 @@ Invariants
 - `counts` per lane always equal the bytes: every change goes through `fill` or `put`, which keep both.
 - A page exists only while it holds a byte that is not NONE.
 
-Tokens and references of finished jobs stand in arrays beside the bytes, made only for pages that have such jobs.
+Tokens and references of finished jobs stand in arrays beside the bytes, made only for pages that have such
+jobs.
 """
 
 from __future__ import annotations
@@ -102,7 +103,13 @@ class Pages:
         found = 0
         for number, low, high in _cuts(first, last):
             page = self.table.get(number)
-            found += high - low if page is None and code == NONE else 0 if page is None else page.codes.count(code, low, high)
+            found += (
+                high - low
+                if page is None and code == NONE
+                else 0
+                if page is None
+                else page.codes.count(code, low, high)
+            )
         return found
 
     def known(self, first: int, last: int) -> Iterator[tuple[int, int]]:

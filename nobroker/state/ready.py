@@ -1,12 +1,15 @@
 """The ready index: who is delivered next.
 
-Two kinds of rows stand in it: runs (see `runs`) and single jobs that have an entry of their own (retried, released, requeued). Per lane
-one sorted list holds what is due, by delivery key; two more, for all lanes, hold what is not due yet, by queue time and by wall clock.
+Two kinds of rows stand in it: runs (see `runs`) and single jobs that have an entry of their own (retried,
+released, requeued). Per lane one sorted list holds what is due, by delivery key; two more, for all lanes,
+hold what is not due yet, by queue time and by wall clock.
 
 Invariants
-- A row never stands behind its true key: taking jobs off a run's front makes its key grow, and the row is put back
-  when it is met (`_front`). So the first row of a list is the next job, or shows at once that it is not.
-- Rows are hints. A job that was leased, cancelled or finished elsewhere is skipped by its byte in the census; so nobody has to search rows.
+- A row never stands behind its true key: taking jobs off a run's front makes its key grow, and the row is
+  put back when it is met (`_front`). So the first row of a list is the next job, or shows at once that it is
+  not.
+- Rows are hints. A job that was leased, cancelled or finished elsewhere is skipped by its byte in the
+  census; so nobody has to search rows.
 - Rows overlap freely: taking from a run stops where the next row's key begins.
 """
 
@@ -21,8 +24,9 @@ from sortedcontainers import SortedList
 
 from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
 from nobroker.state.entries import Entries
+from nobroker.state.numbers import ranges_of
 from nobroker.state.pages import Pages
-from nobroker.state.runs import SMALL, Key, Run, delayed_run
+from nobroker.state.runs import SMALL, Key, Run
 
 Row = tuple[int, int, int, Run | None]
 FIRST: Key = (-(2**63), 0, 0)
@@ -121,7 +125,10 @@ class ReadyIndex:
 
     def _mark_ready(self, run: Run) -> None:
         pages = self._pages
-        if run.seqs is None and pages.count_in(run.seq_at(run.low), run.seq_at(run.high - 1), DELAYED) == run.high - run.low:
+        if (
+            run.seqs is None
+            and pages.count_in(run.seq_at(run.low), run.seq_at(run.high - 1), DELAYED) == run.high - run.low
+        ):
             pages.fill(run.seq_at(run.low), run.seq_at(run.high - 1), READY)
             return
         for index in range(run.low, run.high):
@@ -214,7 +221,11 @@ class ReadyIndex:
         """Move a run's front past jobs that no longer wait."""
         pages = self._pages
         if run.seqs is None:
-            found = pages.next_with(run.base + run.low, run.base + run.high - 1, READY) if run.low < run.high else -1
+            found = (
+                pages.next_with(run.base + run.low, run.base + run.high - 1, READY)
+                if run.low < run.high
+                else -1
+            )
             run.low = run.high if found < 0 else found - run.base
             return
         while run.low < run.high and pages.code(run.seq_at(run.low)) != READY:
@@ -268,7 +279,9 @@ class ReadyIndex:
                     seen.add(seq)
                 yield seq
         for queue in (self.later, self.later_wall):
-            for _, _, seq, lane in heapq.merge(*(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)):
+            for _, _, seq, lane in heapq.merge(
+                *(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)
+            ):
                 code = self._pages.code(seq)
                 if code in (DELAYED, RETRY_LATER) and (lanes is None or lane in lanes) and seq not in seen:
                     if code == RETRY_LATER:
@@ -301,25 +314,13 @@ def _row_keys(row: Row) -> Iterator[Key]:
     return iter([row[:3]]) if row[3] is None else row[3].keys()
 
 
-def _later_keys(avail: int, seq: int, run: Run | None, entries: Entries) -> Iterator[tuple[int, int, int, str]]:
+def _later_keys(
+    avail: int, seq: int, run: Run | None, entries: Entries
+) -> Iterator[tuple[int, int, int, str]]:
     if run is not None:
-        for nprio, due, number in run.keys():
+        for nprio, due, number in run.keys():  # noqa: SIM118
             yield due, nprio, number, run.lane
         return
     entry = entries.get(seq)
     if entry is not None and entry.avail == avail:
         yield avail, -entry.priority, seq, entry.lane
-
-
-def ranges_of(seqs: list[int]) -> list[int]:
-    """Flat ranges `[first, last, …]` of numbers, in their order."""
-    spans: list[int] = []
-    for seq in seqs:
-        if spans and seq == spans[-1] + 1:
-            spans[-1] = seq
-        else:
-            spans += (seq, seq)
-    return spans
-
-
-__all__ = ["Piece", "ReadyIndex", "Run", "delayed_run", "ranges_of"]

@@ -1,8 +1,9 @@
 """Waiting jobs as runs.
 
-A run is a row of ordinary waiting jobs of one lane, priority, max_attempts and expiry, in the order of their delivery keys
-`(-priority, available_at, seq)`. It stores what it cannot derive: a batch is four numbers; single enqueues in a row take 8 bytes each, 12 when
-others come between; distinct delays 12. A run is a *hint*: whether a job still waits, its byte in the census says.
+A run is a row of ordinary waiting jobs of one lane, priority, max_attempts and expiry, in the order of their
+delivery keys `(-priority, available_at, seq)`. It stores what it cannot derive: a batch is four numbers;
+single enqueues in a row take 8 bytes each, 12 when others come between; distinct delays 12. A run is a
+*hint*: whether a job still waits, its byte in the census says.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ Key = tuple[int, int, int]
 """Delivery order: (-priority, available-at in queue time, sequence number)."""
 
 MAX_MERGED: Final = 65_536
-"""Single enqueues join a run up to this length; so the consumed front of a run that never empties is let go."""
+"""Single enqueues join a run up to this length; so the consumed front of a run that never empties is let go.
+"""
 
 SMALL: Final = 64
 """Batches below this size join the run of single enqueues."""
@@ -25,7 +27,19 @@ SMALL: Final = 64
 class Run:
     """Jobs `low..high` (high exclusive) of the row."""
 
-    __slots__ = ("avail", "avails", "base", "expires", "high", "lane", "low", "max_attempts", "nprio", "seqs", "wall")
+    __slots__ = (
+        "avail",
+        "avails",
+        "base",
+        "expires",
+        "high",
+        "lane",
+        "low",
+        "max_attempts",
+        "nprio",
+        "seqs",
+        "wall",
+    )
 
     def __init__(
         self,
@@ -75,7 +89,12 @@ class Run:
     def append(self, seq: int, count: int, avail: int) -> bool:
         """Take more single enqueues in at the end; False when they do not fit."""
         size = self.high
-        if self.avails is None or size >= MAX_MERGED or avail < self.avails[-1] or seq + count - self.base > 2**32:
+        if (
+            self.avails is None
+            or size >= MAX_MERGED
+            or avail < self.avails[-1]
+            or seq + count - self.base > 2**32
+        ):
             return False
         if self.seqs is None and seq != self.base + size:
             self.seqs = array("I", range(size))

@@ -1,12 +1,12 @@
 """The state as plain objects, and back.
 
-`capture` copies what may change and returns at once; the objects are made while the caller writes them, so that a large state
-costs nobody a pause. `restore` of the objects gives a state with the same answers; the rows of the ready index may be cut differently.
+`capture` copies what may change and returns at once; the objects are made while the caller writes them, so
+that a large state costs nobody a pause. `restore` of the objects gives a state with the same answers; the
+rows of the ready index may be cut differently.
 """
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -14,8 +14,8 @@ from typing import Any, Final
 from nobroker.state import codes
 from nobroker.state.entries import Entry, Lease
 from nobroker.state.machine import State
+from nobroker.state.numbers import pack_words, ranges_of, unpack_words
 from nobroker.state.pages import SIZE, Page
-from nobroker.state.ready import ranges_of
 from nobroker.state.runs import Run
 
 VERSION: Final = 1
@@ -25,7 +25,14 @@ _CHUNK: Final = 1000
 def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
     """A consistent picture of the state, as objects that msgpack takes."""
     pages = [
-        (number, bytes(page.codes), _copied(page.tokens), _copied(page.refs), _copied(page.lanes), page.own and bytes(page.own))
+        (
+            number,
+            bytes(page.codes),
+            _copied(page.tokens),
+            _copied(page.refs),
+            _copied(page.lanes),
+            page.own and bytes(page.own),
+        )
         for number, page in state.pages.table.items()
     ]
     head = {
@@ -43,8 +50,15 @@ def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
         "x": list(state.expiries),
     }
     entries, leased, ids = dict(state.entries), dict(state.leased), dict(state.ids)
-    ready = [(row[3], row[3].low, row[3].high) for rows in state.ready.lanes.values() for row in rows if row[3]]
-    later = [(run, run.low, run.high) for queue in (state.ready.later, state.ready.later_wall) for _, _, run in queue if run]
+    ready = [
+        (row[3], row[3].low, row[3].high) for rows in state.ready.lanes.values() for row in rows if row[3]
+    ]
+    later = [
+        (run, run.low, run.high)
+        for queue in (state.ready.later, state.ready.later_wall)
+        for _, _, run in queue
+        if run
+    ]
     return _objects(head, pages, entries, leased, ids, ready, later)
 
 
@@ -60,7 +74,15 @@ def _objects(
     yield head
     for number, codes_of, tokens, refs, lanes, own in pages:
         same = codes_of.count(codes_of[0]) == SIZE
-        yield ["p", number, codes_of[0] if same else codes_of, _bytes(tokens), _bytes(refs), _bytes(lanes), own]
+        yield [
+            "p",
+            number,
+            codes_of[0] if same else codes_of,
+            _bytes(tokens),
+            _bytes(refs),
+            _bytes(lanes),
+            own,
+        ]
     for chunk in _chunks(list(entries.items())):
         yield ["e", [[seq, *entry] for seq, entry in chunk]]
     held: dict[int, tuple[Lease, list[int]]] = {}
@@ -69,8 +91,9 @@ def _objects(
     for lease, seqs in held.values():
         seqs.sort()
         places = None if lease.avails is None else [lease.place(seq) for seq in seqs]
-        yield ["l", ranges_of(seqs), lease.delta, lease.deadline, lease.lane, lease.priority, lease.max_attempts, lease.expires,
-               lease.avail if places is None else places]  # fmt: skip
+        attributes = [lease.lane, lease.priority, lease.max_attempts, lease.expires]
+        place = lease.avail if places is None else places
+        yield ["l", ranges_of(seqs), lease.delta, lease.deadline, *attributes, place]
     for mark, runs in (("r", ready), ("d", later)):
         for run, low, high in runs:
             yield _run_object(mark, run, low, high)
@@ -82,7 +105,19 @@ def _run_object(mark: str, run: Run, low: int, high: int) -> list[Any]:
     base = run.base + low if run.seqs is None else run.base
     seqs = None if run.seqs is None else _bytes(run.seqs[low:high])
     avails = None if run.avails is None else _bytes(run.avails[low:high])
-    return [mark, run.lane, run.nprio, run.max_attempts, run.expires, base, high - low, run.avail, run.wall, seqs, avails]
+    return [
+        mark,
+        run.lane,
+        run.nprio,
+        run.max_attempts,
+        run.expires,
+        base,
+        high - low,
+        run.avail,
+        run.wall,
+        seqs,
+        avails,
+    ]
 
 
 def restore(objects: Iterable[Any]) -> State | None:
@@ -144,11 +179,21 @@ def _page(codes_of: int | bytes, tokens: Any, refs: Any, lanes: Any, own: bytes 
 
 
 def _restore_lease(
-    state: State, spans: list[int], delta: int, deadline: int, lane: str, priority: int, attempts: int, expires: int, avail: Any
+    state: State,
+    spans: list[int],
+    delta: int,
+    deadline: int,
+    lane: str,
+    priority: int,
+    attempts: int,
+    expires: int,
+    avail: Any,
 ) -> None:
     seqs = [seq for at in range(0, len(spans), 2) for seq in range(spans[at], spans[at + 1] + 1)]
     places = dict(zip(seqs, avail, strict=True)) if type(avail) is list else None
-    lease = Lease(spans, len(seqs), delta, deadline, lane, priority, attempts, expires, 0 if places else avail, places)
+    lease = Lease(
+        spans, len(seqs), delta, deadline, lane, priority, attempts, expires, 0 if places else avail, places
+    )
     state.hold(lease, seqs[0], seqs[0])
     state.leased.update(dict.fromkeys(seqs, lease))
 
@@ -174,19 +219,8 @@ def _copied(words: array[int] | None) -> array[int] | None:
 
 
 def _bytes(words: array[int] | None) -> bytes | None:
-    if words is None:
-        return None
-    if sys.byteorder == "big":
-        words = words[:]
-        words.byteswap()
-    return words.tobytes()
+    return None if words is None else pack_words(words.typecode, words)
 
 
 def _array(code: str, data: bytes | None) -> array[int] | None:
-    if data is None:
-        return None
-    words = array(code)
-    words.frombytes(data)
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words
+    return None if data is None else unpack_words(code, data)

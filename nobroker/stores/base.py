@@ -1,8 +1,8 @@
 """What a store must do, in the store's own units: microseconds, packed values, sequence numbers.
 
-`nobroker.queue.Queue` checks arguments and turns seconds into microseconds and payloads into bytes before any of this is called; a store never
-sees a value it has to refuse. Every verb is atomic, and, where `durable` stores are concerned, on stable storage when it returns,
-except lease, extend and release.
+`nobroker.queue.Queue` checks arguments and turns seconds into microseconds and payloads into bytes before
+any of this is called; a store never sees a value it has to refuse. Every verb is atomic, and, where
+`durable` stores are concerned, on stable storage when it returns, except lease, extend and release.
 """
 
 from __future__ import annotations
@@ -56,7 +56,12 @@ class Store(Protocol):
     def enqueue(self, new: NewJobs) -> Sequence[Job]: ...
 
     def lease(
-        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+        self,
+        count: int,
+        timeout_us: int,
+        wait: float,
+        lanes: tuple[str, ...] | None,
+        stop: Callable[[], bool] | None,
     ) -> list[Job]: ...
 
     def ack(self, jobs: Sequence[JobRef], results: Sequence[bytes | None] | None, many: bool) -> None: ...

@@ -9,9 +9,9 @@ from typing import Any, Final, overload
 from nobroker.job import Job, JobState
 from nobroker.state import kinds
 from nobroker.state.machine import Head
+from nobroker.state.numbers import column, pack_words
 from nobroker.stores.base import NewJobs
 from nobroker.stores.lookup import Lookup
-from nobroker.stores.reading import column, packed_column
 from nobroker.stores.session import Part, Session
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack_value, split_array, unpack
 
@@ -57,7 +57,7 @@ class Enqueuer:
                     else:
                         known[job_id] = seq
             existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
-            end = session.log.end
+            end = session.log.position
             first = session.state.next_seq
             head = _common(new, now)
             if fresh:
@@ -71,7 +71,13 @@ class Enqueuer:
         return self._answer(new, ids, head, first, fresh, existing)
 
     def _answer(
-        self, new: NewJobs, ids: list[str], head: Head, first: int, fresh: dict[str, int], existing: dict[str, Job]
+        self,
+        new: NewJobs,
+        ids: list[str],
+        head: Head,
+        first: int,
+        fresh: dict[str, int],
+        existing: dict[str, Job],
     ) -> list[Job]:
         place = {job_id: seq for seq, job_id in enumerate(fresh, first)}
         made = JobBatch(self._session.reader.prefix, new, head, 0)
@@ -89,7 +95,9 @@ class Enqueuer:
         return answer
 
     def restore(self, jobs: Iterable[Job]) -> int:
-        """Add whole jobs, with all that they have been through; ids already known are left alone. Returns how many were added."""
+        """Add whole jobs, with all that they have been through; ids already known are left alone. Returns
+        how many were added.
+        """
         source = iter(jobs)
         added = 0
         while chunk := list(islice(source, BATCH_JOBS)):
@@ -112,7 +120,9 @@ class Enqueuer:
                 if job.id in seen or self._lookup.seq_of(job.id) is not None:
                     continue
                 seen.add(job.id)
-                if group and (not _alike(group[0][0], job) or sum(len(item[1]) for item in group) > BATCH_BYTES):
+                if group and (
+                    not _alike(group[0][0], job) or sum(len(item[1]) for item in group) > BATCH_BYTES
+                ):
                     parts.append(_restored(group, seq, now))
                     seq += len(group)
                     group = []
@@ -120,7 +130,7 @@ class Enqueuer:
                 added += 1
             if group:
                 parts.append(_restored(group, seq, now))
-            end = session.append(parts) if parts else session.log.end
+            end = session.append(parts) if parts else session.log.position
             session.log.notify()
         session.log.wait_durable(end)
         return added
@@ -160,7 +170,7 @@ def _parts(
         head = {"n": number, "s": first + at, **common}
         if new.delays_us is not None:
             picked = range(at, at + number) if chosen is None else chosen[at : at + number]
-            head["a"] = packed_column(now + new.delays_us[index] for index in picked)
+            head["a"] = pack_words("q", [now + new.delays_us[index] for index in picked])
         if ids is not None:
             head["i"] = ids[at : at + number]
         parts.append((kinds.ENQUEUE, head, packed))
@@ -190,7 +200,13 @@ def _alike(one: Job, other: Job) -> bool:
 def _override(job: Job) -> Head:
     state = _RESTORED_STATES[job.state]
     override: Head = {}
-    if state != "r" or job.attempts or job.last_error is not None or job.progress is not None or job.job_state is not None:
+    if (
+        state != "r"
+        or job.attempts
+        or job.last_error is not None
+        or job.progress is not None
+        or job.job_state is not None
+    ):
         override["s"], override["n"] = state, job.attempts
     if job.last_error is not None:
         override["E"] = job.last_error
@@ -206,8 +222,8 @@ def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int) -> Part:
         "t": now,
         "n": len(group),
         "q": [seq, seq + len(group) - 1],
-        "e": packed_column(round(job.enqueued_at * 1e6) for job, _, _ in group),
-        "a": packed_column(round(job.available_at * 1e6) for job, _, _ in group),
+        "e": pack_words("q", [round(job.enqueued_at * 1e6) for job, _, _ in group]),
+        "a": pack_words("q", [round(job.available_at * 1e6) for job, _, _ in group]),
         "i": [job.id for job, _, _ in group],
     }
     if first.priority:
@@ -265,7 +281,9 @@ class JobBatch(Sequence[Job]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Sequence) and not isinstance(other, (str, bytes)):
-            return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+            return len(self) == len(other) and all(
+                mine == theirs for mine, theirs in zip(self, other, strict=True)
+            )
         return NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
@@ -277,15 +295,19 @@ class JobBatch(Sequence[Job]):
         start = 0
         for number, packed in self._new.batches:
             if at < start + number:
-                return self._made(at, unpack(split_array(packed)[at - start]) if number > 1 else unpack(packed)[0])
+                return self._made(
+                    at, unpack(split_array(packed)[at - start]) if number > 1 else unpack(packed)[0]
+                )
             start += number
         raise IndexError(at)
 
     def _made(self, at: int, payload: Any) -> Job:
         new, now = self._new, self._head["t"]
         delays = new.delays_us
-        avail = column(self._head.get("a", now), 0) if delays is None else now + delays[at]
-        job = Job(f"{self._prefix}{self._first + at}", payload, new.priority, JobState.READY, 0, new.max_attempts)
+        avail = column(self._head.get("a") or now, 0) if delays is None else now + delays[at]
+        job = Job(
+            f"{self._prefix}{self._first + at}", payload, new.priority, JobState.READY, 0, new.max_attempts
+        )
         job.available_at, job.enqueued_at = avail / 1e6, now / 1e6
         job.seq, job.lane = self._first + at, new.lane
         if new.metadata is not None:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from nobroker.job import Job
 from nobroker.state import kinds
 from nobroker.state.machine import NEVER, Head
+from nobroker.state.numbers import pack_words
 from nobroker.state.ready import Piece
-from nobroker.stores.reading import Decoded, packed_column
+from nobroker.stores.reading import Decoded
 from nobroker.stores.session import Part, Session
-from nobroker_mmap.log import Piece as LogPiece
+from nobroker_mmap.offsets import Piece as LogPiece
 
 
 class Nothing(NamedTuple):
@@ -21,6 +22,7 @@ class Nothing(NamedTuple):
     until: int
     wall: int | None
     lanes: tuple[str, ...] | None
+    position: int
 
 
 class Leaser:
@@ -31,7 +33,12 @@ class Leaser:
         self._nothing: Nothing | None = None
 
     def lease(
-        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+        self,
+        count: int,
+        timeout_us: int,
+        wait: float,
+        lanes: tuple[str, ...] | None,
+        stop: Callable[[], bool] | None,
     ) -> list[Job]:
         """Up to `count` jobs; waits up to `wait` seconds for the first one."""
         if self._surely_nothing(lanes):
@@ -43,17 +50,22 @@ class Leaser:
         return self._wait(count, timeout_us, wait, lanes, stop)
 
     def _wait(
-        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+        self,
+        count: int,
+        timeout_us: int,
+        wait: float,
+        lanes: tuple[str, ...] | None,
+        stop: Callable[[], bool] | None,
     ) -> list[Job]:
         log = self._session.log
         end = time.monotonic() + wait
         while True:
-            ticket = log.announce()
+            log.announce()
             jobs = self._attempt(count, timeout_us, lanes)
             remaining = end - time.monotonic()
             if jobs or remaining <= 0 or (stop is not None and stop()):
                 return jobs
-            log.wait(min(remaining, self._until_event()), ticket)
+            log.wait(min(remaining, self._until_event()))
 
     def _until_event(self) -> float:
         """Seconds until time alone may make something leasable."""
@@ -74,6 +86,7 @@ class Leaser:
             nothing is not None
             and session.clock.boot_us() < nothing.until
             and nothing.lanes == lanes
+            and nothing.position == session.log.position
             and not session.log.behind()
             and (nothing.wall is None or session.clock.wall_us() < nothing.wall)
         )
@@ -161,9 +174,11 @@ class Leaser:
         boot = session.clock.boot_us()
         if session.log.control.grace_until > boot and event <= now:
             event = now + session.log.control.grace_until - boot
-        self._nothing = Nothing(boot + (event - now if event < NEVER else NEVER), wall, lanes)
+        self._nothing = Nothing(
+            boot + (event - now if event < NEVER else NEVER), wall, lanes, session.log.position
+        )
 
 
 def _column(piece: Piece) -> list[int | bytes]:
-    avail = piece.avail if type(piece.avail) is int else packed_column(piece.avail)
+    avail = piece.avail if isinstance(piece.avail, int) else pack_words("q", piece.avail)
     return [piece.size, piece.priority, piece.max_attempts, piece.expires, avail]

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import xxhash
-
 from nobroker.clock import Clock
 from nobroker.errors import NotLeasedError
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
-from nobroker.state.machine import Head
-from nobroker.state.ready import ranges_of
+from nobroker.state.machine import Head, id_digest
+from nobroker.state.numbers import pack_words, ranges_of
 from nobroker.stores.base import JobRef, NewJobs
 from nobroker.stores.enqueueing import Enqueuer
 from nobroker.stores.leasing import Leaser
@@ -58,7 +56,12 @@ class LogStore:
         return added
 
     def lease(
-        self, count: int, timeout_us: int, wait: float, lanes: tuple[str, ...] | None, stop: Callable[[], bool] | None
+        self,
+        count: int,
+        timeout_us: int,
+        wait: float,
+        lanes: tuple[str, ...] | None,
+        stop: Callable[[], bool] | None,
     ) -> list[Job]:
         jobs = self._leaser.lease(count, timeout_us, wait, lanes, stop)
         if jobs:
@@ -70,7 +73,11 @@ class LogStore:
         self._upkeep()
 
     def settle_and_lease(
-        self, acks: Sequence[tuple[Job, bytes | None]], count: int, timeout_us: int, lanes: tuple[str, ...] | None
+        self,
+        acks: Sequence[tuple[Job, bytes | None]],
+        count: int,
+        timeout_us: int,
+        lanes: tuple[str, ...] | None,
     ) -> tuple[list[Job], list[Job], list[Job], int]:
         answer = self._settler.settle_and_lease(acks, count, timeout_us, lanes)
         self._upkeep()
@@ -80,7 +87,12 @@ class LogStore:
         self._session.log.wait_durable(ticket)
 
     def nack(
-        self, jobs: Sequence[JobRef], error: str | None, delay_for: Callable[[int], int], dead: bool | None, many: bool
+        self,
+        jobs: Sequence[JobRef],
+        error: str | None,
+        delay_for: Callable[[int], int],
+        dead: bool | None,
+        many: bool,
     ) -> list[Job]:
         answer = self._settler.nack(jobs, error, delay_for, dead, many)
         self._upkeep()
@@ -117,7 +129,7 @@ class LogStore:
         session = self._session
         with session.transaction() as now:
             seqs = self._dead(job_id)
-            end = session.log.end
+            end = session.log.position
             if seqs:
                 end = session.append([(kinds.REQUEUE, {"t": now, "q": ranges_of(seqs)}, b"")])
                 session.log.notify()
@@ -130,7 +142,7 @@ class LogStore:
             seqs = self._dead(job_id)
             if older_than_us is not None:
                 seqs = [seq for seq in seqs if session.state.entries[seq].avail <= now - older_than_us]
-            end = session.log.end
+            end = session.log.position
             if seqs:
                 head: Head = {"t": now, "q": ranges_of(seqs), "h": self._digests(seqs)}
                 end = session.append([(kinds.DROP, head, b"")])
@@ -149,19 +161,15 @@ class LogStore:
     def _digests(self, seqs: Iterable[int]) -> bytes:
         """Hashes of the own ids among jobs, as the records that forget them carry them."""
         session = self._session
-        digests = []
-        for seq in seqs:
-            if session.state.pages.has_own_id(seq):
-                job_id = self._lookup.job_id(seq)
-                digests.append(xxhash.xxh3_64_intdigest(job_id.encode("utf-8", "surrogatepass")))
-        return b"".join(digest.to_bytes(8, "little") for digest in digests)
+        own = [seq for seq in seqs if session.state.pages.has_own_id(seq)]
+        return pack_words("Q", [id_digest(self._lookup.job_id(seq)) for seq in own])
 
     # -- the whole queue
 
     def pause(self, lane: str | None, paused: bool) -> None:
         session = self._session
         with session.transaction() as now:
-            end = session.log.end
+            end = session.log.position
             if (lane in session.state.paused) != paused:
                 end = session.append([(kinds.PAUSE, {"t": now, "l": lane, "p": paused}, b"")])
                 session.log.notify()
@@ -172,7 +180,7 @@ class LogStore:
         with session.transaction() as now:
             state = session.state
             total = sum(state.pages.total(code, lane) for code in range(1, codes.COUNT))
-            end = session.log.end
+            end = session.log.position
             if total:
                 head: Head = {"t": now, "l": lane, "n": state.next_seq}
                 if lane is not None and state.ids:

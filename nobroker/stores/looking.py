@@ -115,7 +115,9 @@ class Looker:
         return [seq for seq, lease in self._session.state.overdue(now) if lane is None or lease.lane == lane]
 
     def _all(self, wanted: JobState | None) -> Iterator[int]:
-        """Sequence numbers of jobs that may have the state, ascending; the state may be replaced between two of them."""
+        """Sequence numbers of jobs that may have the state, ascending; the state may be replaced between two
+        of them.
+        """
         interesting = {
             None: range(1, codes.COUNT),
             JobState.LEASED: (codes.LEASED,),

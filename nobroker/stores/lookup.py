@@ -25,7 +25,11 @@ class Lookup:
                 if found is not None and reader.job_id(seq, *found) == job_id:
                     return seq
         seq_made = reader.default_seq(job_id)
-        if seq_made is not None and state.pages.code(seq_made) != codes.NONE and not state.pages.has_own_id(seq_made):
+        if (
+            seq_made is not None
+            and state.pages.code(seq_made) != codes.NONE
+            and not state.pages.has_own_id(seq_made)
+        ):
             return seq_made
         return None
 
@@ -70,5 +74,6 @@ class Lookup:
 
     def missing(self, job_id: str) -> JobNotFoundError:
         return JobNotFoundError(
-            f"no job {job_id!r} in {self._session.log.path}: never enqueued here, purged, dropped, or finished and forgotten"
+            f"no job {job_id!r} in {self._session.log.path}: "
+            "never enqueued here, purged, dropped, or finished and forgotten"
         )

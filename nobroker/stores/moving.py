@@ -1,28 +1,31 @@
-"""Compaction: segments leave from the front of the log, the jobs in them that are still needed move to the tail first.
+"""Compaction: segments leave from the front of the log, the jobs in them that are still needed move to the
+tail first.
 
 Invariants
-- A segment leaves only after each job whose newest copy it holds was moved or may be forgotten, and after all that was moved is durable.
-- Whether a job may be forgotten never changes back; so one pass over a segment, in steps, under the lock at each step only, is enough.
-- A step does a bounded piece of work. Any number of processes may compact at once: each finds done what another did.
+- A segment leaves only after each job whose newest copy it holds was moved or may be forgotten, and after
+  all that was moved is durable.
+- Whether a job may be forgotten never changes back; so one pass over a segment, in steps, under the lock at
+  each step only, is enough.
+- A step does a bounded piece of work. Any number of processes may compact at once: each finds done what
+  another did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, Final
-
-import xxhash
 
 from nobroker.errors import CompactionError, StorageError
 from nobroker.reports import CompactionResult
 from nobroker.state import codes, kinds
 from nobroker.state.entries import Entry
-from nobroker.state.machine import Head, State
-from nobroker.state.ready import ranges_of
-from nobroker.stores.reading import Decoded, column, packed_column
+from nobroker.state.machine import Head, State, id_digest
+from nobroker.state.numbers import column, pack_words, ranges_of
+from nobroker.state.replay import apply
+from nobroker.stores.reading import Decoded
 from nobroker.stores.session import Part, Session
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list
-from nobroker_mmap.log import Piece
+from nobroker_mmap.offsets import Piece
 
 _STEP_JOBS: Final = 256
 _STEP_SCANNED: Final = 20_000
@@ -33,9 +36,9 @@ AUTO_BYTES: Final = 64 * 2**20
 class Pass:
     """What one compactor has found out about the front segment."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, rows: Iterable[tuple[int, int]]) -> None:
         self.number = number
-        self.rows: Iterator[tuple[int, int]] | None = None
+        self.rows = iter(rows)
         self.rest: tuple[int, int] | None = None
         self.forgotten: list[int] = []
         self.digests: list[int] = []
@@ -60,7 +63,8 @@ class Mover:
         try:
             with session.transaction():
                 before = session.log.bytes_used()
-                last = session.log.seal()
+                last = session.log.active_number()
+                session.log.seal()
                 state = session.state
                 total = sum(sum(counts) for counts in state.pages.counts)
                 done = state.pages.total(codes.DONE)
@@ -71,7 +75,9 @@ class Mover:
                 state = session.state
                 dropped = max(0, done - state.pages.total(codes.DONE))
         except StorageError as error:
-            raise CompactionError(f"compaction of {session.log.path} stopped: {error}. The queue is unharmed") from error
+            raise CompactionError(
+                f"compaction of {session.log.path} stopped: {error}. The queue is unharmed"
+            ) from error
         return CompactionResult(before, after, max(0, total - dropped), dropped)
 
     def step_if_due(self) -> None:
@@ -111,8 +117,7 @@ class Mover:
                 return False
             work = self._pass
             if work is None or work.number != front:
-                work = self._pass = Pass(front)
-                work.rows = iter(session.log.key_ranges(front))
+                work = self._pass = Pass(front, session.log.key_ranges(front))
             moved = self._gather(work, now)
             if moved:
                 session.append(moved)
@@ -125,16 +130,15 @@ class Mover:
 
     def _gather(self, work: Pass, now: int) -> list[Part]:
         """Go on through the segment's rows until there is enough to move, or enough was looked at."""
-        session = self._session
         bundle = _Bundle(now)
         scanned = 0
         while scanned < _STEP_SCANNED and bundle.jobs < _STEP_JOBS and bundle.size < BATCH_BYTES:
             span = work.rest
             work.rest = None
             if span is None:
-                if work.rows is None or (span := next(work.rows, None)) is None:
-                    work.rows = None
-                    return bundle.parts()
+                span = next(work.rows, None)
+            if span is None:
+                return bundle.parts()
             first, last = span
             stop = min(last, first + _STEP_JOBS - 1)
             if stop < last:
@@ -142,7 +146,7 @@ class Mover:
             scanned += stop - first + 1
             self._sort_out(work, bundle, first, stop, now)
         if work.rest is None:
-            work.rest = next(work.rows, None) if work.rows is not None else None
+            work.rest = next(work.rows, None)
         return bundle.parts()
 
     def _sort_out(self, work: Pass, bundle: _Bundle, first: int, last: int, now: int) -> None:
@@ -151,7 +155,7 @@ class Mover:
         if state.pages.count_in(first, last, codes.NONE) == last - first + 1:
             return
         for piece in session.log.find(first, last):
-            if piece.segment_number != work.number:
+            if piece.segment.number != work.number:
                 continue
             decoded: Decoded | None = None
             for seq in range(piece.first, piece.last + 1):
@@ -162,7 +166,7 @@ class Mover:
                     work.forgotten.append(seq)
                     if state.pages.has_own_id(seq):
                         decoded = decoded or session.reader.of(piece)
-                        work.digests.append(_digest(decoded, piece.index + seq - piece.first))
+                        work.digests.append(id_digest(decoded.head["i"][piece.index + seq - piece.first]))
                 else:
                     decoded = decoded or session.reader.of(piece)
                     bundle.add(self._moved(state, seq, decoded, piece, now))
@@ -178,13 +182,12 @@ class Mover:
         index = piece.index + seq - piece.first
         head = decoded.head
         ids = head.get("i")
-        enqueued = column(head.get("e", head["t"]), index)
+        enqueued = column(head.get("e") or head["t"], index)
         shared = {key: head[key] for key in head if key in "pmlxwMcby" or len(key) > 1}
-        override = self._override(state, seq, column(head.get("a", enqueued), index))
-        return _Moved(
-            seq, shared, enqueued, column(head.get("a", enqueued), index), ids[index] if ids else None, override,
-            decoded.element(index),
-        )  # fmt: skip
+        avail = column(head.get("a") or enqueued, index)
+        override = self._override(state, seq, avail)
+        own = ids[index] if ids else None
+        return _Moved(seq, shared, enqueued, avail, own, override, decoded.element(index))
 
     def _override(self, state: State, seq: int, avail: int) -> Head:
         code = state.pages.code(seq)
@@ -192,7 +195,13 @@ class Mover:
         override: Head = {}
         if code == codes.LEASED:
             lease = state.leased[seq]
-            override = {"s": "l", "n": state.attempts(seq), "k": seq + lease.delta, "d": lease.deadline, "a": lease.place(seq)}
+            override = {
+                "s": "l",
+                "n": state.attempts(seq),
+                "k": seq + lease.delta,
+                "d": lease.deadline,
+                "a": lease.place(seq),
+            }
         elif code == codes.DONE:
             override = {"s": "d", "n": state.attempts(seq), "k": state.pages.token(seq)}
         elif code == codes.DEAD:
@@ -242,17 +251,24 @@ class Mover:
             },
         }
         if work.digests:
-            head["h"] = b"".join(digest.to_bytes(8, "little") for digest in work.digests)
+            head["h"] = pack_words("Q", work.digests)
         session.touch()
         lsn = session.log.retire(work.number + 1, head)
-        state.apply(kinds.RETIRE, head, lsn)
+        apply(state, kinds.RETIRE, head, lsn)
 
 
 class _Moved:
     __slots__ = ("avail", "enqueued", "job_id", "override", "payload", "seq", "shared")
 
     def __init__(
-        self, seq: int, shared: Head, enqueued: int, avail: int, job_id: str | None, override: Head, payload: bytes
+        self,
+        seq: int,
+        shared: Head,
+        enqueued: int,
+        avail: int,
+        job_id: str | None,
+        override: Head,
+        payload: bytes,
     ) -> None:
         self.seq = seq
         self.shared = shared
@@ -302,10 +318,4 @@ class _Bundle:
 
 
 def _column(values: list[int]) -> Any:
-    return values[0] if values.count(values[0]) == len(values) else packed_column(values)
-
-
-def _digest(decoded: Decoded, index: int) -> int:
-    job_id: str = decoded.head["i"][index]
-    return xxhash.xxh3_64_intdigest(job_id.encode("utf-8", "surrogatepass"))
-
+    return values[0] if values.count(values[0]) == len(values) else pack_words("q", values)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from nobroker.errors import CorruptLogError
@@ -13,8 +10,10 @@ from nobroker.job import Job, JobState
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, Entry
 from nobroker.state.machine import Head, State
-from nobroker.values import pack_plain, split_array, unpack
-from nobroker_mmap.log import Log, Piece
+from nobroker.state.numbers import column, each
+from nobroker.stores.joblog import JobLog
+from nobroker.values import split_array, unpack
+from nobroker_mmap.offsets import Piece
 from nobroker_mmap.record import Record
 
 _CACHED_RECORDS: Final = 8
@@ -70,7 +69,7 @@ class Decoded:
         return CorruptLogError(
             f"record at offset {self.record.offset} of segment {self.record.segment} cannot be read: {why}. "
             "Run `nobroker check`, then `nobroker recover --salvage`",
-            path=None,
+            path=f"segment {self.record.segment}",
             offset=self.record.offset,
         )
 
@@ -78,7 +77,7 @@ class Decoded:
 class Reader:
     """Jobs from the log, with the records used last at hand."""
 
-    def __init__(self, log: Log, path: Any) -> None:
+    def __init__(self, log: JobLog, path: Any) -> None:
         self._log = log
         self._path = path
         self._cache: OrderedDict[int, Decoded] = OrderedDict()
@@ -100,7 +99,11 @@ class Reader:
         if not job_id.startswith(self.prefix):
             return None
         digits = job_id[len(self.prefix) :]
-        return int(digits) if digits.isascii() and digits.isdigit() and (digits[0] != "0") and len(digits) < 17 else None
+        return (
+            int(digits)
+            if digits.isascii() and digits.isdigit() and (digits[0] != "0") and len(digits) < 17
+            else None
+        )
 
     # -- records
 
@@ -115,7 +118,7 @@ class Reader:
 
     def of(self, piece: Piece) -> Decoded:
         """The verified record of a piece."""
-        lsn = piece.lsn
+        lsn = piece.segment.origin + piece.offset
         found = self._cache.get(lsn)
         if found is not None:
             self._cache.move_to_end(lsn)
@@ -126,7 +129,9 @@ class Reader:
         found = Decoded(record)
         self._cache[record.lsn] = found
         self._cached_bytes += len(record.body)
-        while len(self._cache) > 1 and (len(self._cache) > _CACHED_RECORDS or self._cached_bytes > _CACHED_BYTES):
+        while len(self._cache) > 1 and (
+            len(self._cache) > _CACHED_RECORDS or self._cached_bytes > _CACHED_BYTES
+        ):
             _, old = self._cache.popitem(last=False)
             self._cached_bytes -= len(old.record.body)
         return found
@@ -143,7 +148,7 @@ class Reader:
     def job(self, state: State, seq: int, now: int, found: Decoded, index: int) -> Job:
         """A job as it is at `now`: leases that have ended by then count as ended."""
         head = found.head
-        enqueued = column(head.get("e", head["t"]), index)
+        enqueued = column(head.get("e") or head["t"], index)
         code = state.pages.code(seq)
         entry = state.entries.get(seq)
         metadata = head.get("M")
@@ -155,7 +160,7 @@ class Reader:
             _STATES[code],
             state.attempts(seq),
             head.get("m", 5),
-            column(head.get("a", enqueued), index) / 1e6,
+            column(head.get("a") or enqueued, index) / 1e6,
             enqueued / 1e6,
             None,
             state.pages.token(seq) or None,
@@ -255,40 +260,21 @@ def lease_expired(attempts: int) -> str:
     return f"lease expired on attempt {attempts}: its holder died or was too slow"
 
 
-def each(spans: list[int]) -> Iterator[int]:
-    """The numbers of flat ranges."""
-    for at in range(0, len(spans), 2):
-        yield from range(spans[at], spans[at + 1] + 1)
-
-
-def column(value: Any, index: int) -> int:
-    """One for all, or the one at `index` of 8-byte integers."""
-    if type(value) is bytes:
-        return int.from_bytes(value[8 * index : 8 * index + 8], "little", signed=True)
-    return int(value)
-
-
-def packed_column(values: Any) -> bytes:
-    """8-byte integers, as `column` reads them."""
-    words = array("q", values)
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words.tobytes()
-
-
 def default_prefix(log_id: int) -> str:
     """`nb-`, the log's id in base 32, and a dash."""
     return "nb-" + "".join(_DIGITS[log_id >> shift & 31] for shift in range(60, -1, -5)) + "-"
 
 
-def index_rows(record: Record, spans_of: Callable[[Head], list[int]] | None = None) -> list[tuple[int, int, int]]:
+def index_rows(record: Record) -> list[tuple[int, int, int]]:
     """The offset index's rows for a record: `(first sequence number, index, count)`."""
-    if record.type == kinds.ENQUEUE:
-        head = record.head()
+    return rows_of(record.type, record.head())
+
+
+def rows_of(kind: int, head: Head) -> list[tuple[int, int, int]]:
+    """As `index_rows`, from the head."""
+    if kind == kinds.ENQUEUE:
         return [(head["s"], 0, head["n"])]
-    if record.type == kinds.MOVE:
-        return rows_of_spans(record.head()["q"])
-    return []
+    return rows_of_spans(head["q"]) if kind == kinds.MOVE else []
 
 
 def rows_of_spans(spans: list[int]) -> list[tuple[int, int, int]]:
@@ -298,6 +284,3 @@ def rows_of_spans(spans: list[int]) -> list[tuple[int, int, int]]:
         rows.append((spans[at], index, number))
         index += number
     return rows
-
-
-__all__ = ["Decoded", "Reader", "pack_plain"]

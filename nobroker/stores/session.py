@@ -1,17 +1,17 @@
 """One open log with the state that its records give: what every verb of the store works on.
 
-The walk of a verb: thread lock -> file lock -> apply what peers appended -> queue time -> end what time has ended -> decide -> append ->
-apply -> unlock -> wait until durable. `transaction` does the first five and the unlocking, the verb the rest.
+The walk of a verb: thread lock -> file lock -> apply what peers appended -> queue time -> end what time has
+ended -> decide -> append -> apply -> unlock -> wait until durable. `transaction` does the first five and the
+unlocking, the verb the rest.
 
 Invariants
-- The state is what the records up to the log's cursor say. An exception after the state was touched and before the append succeeded
-  makes it worthless; it is thrown away and loaded anew (`spoil`).
+- The state is what the records up to the log's cursor say. An exception after the state was touched and
+  before the append succeeded makes it worthless; it is thrown away and loaded anew (`spoil`).
 - Numbers are given out only below a durable reservation.
 - Queue time never decreases along the log, and needs no wall clock but at a new boot's first record.
 """
 
 from __future__ import annotations
-
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -24,11 +24,12 @@ from nobroker.clock import Clock
 from nobroker.errors import CorruptLogError, QueueFullError
 from nobroker.state import kinds, snapshots
 from nobroker.state.entries import CANCEL
-from nobroker.state.machine import NEVER, Head, State
-from nobroker.stores.reading import Reader, index_rows, lease_expired, rows_of_spans
+from nobroker.state.machine import Head, State
+from nobroker.state.replay import apply
+from nobroker.stores.joblog import JobLog
+from nobroker.stores.reading import Reader, index_rows, lease_expired, rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
-from nobroker_mmap.log import Log
 
 RESERVED_AHEAD: Final = 65_536
 CAREFUL_US: Final = 60_000_000
@@ -62,7 +63,7 @@ class Session:
         self.options = options
         self.clock = clock
         self._boot, self._namespace = clock.boot_id(), clock.namespace()
-        self.log = Log(
+        self.log = JobLog(
             directory,
             name,
             segment_size=options.segment_size,
@@ -78,13 +79,16 @@ class Session:
         self.reader = Reader(self.log, directory)
         self._loaded = False
         self._touched = False
+        self._careful_until = 0
         self._transaction = Transaction(self)
         self._snapshot: tuple[Any, Iterator[Any]] | None = None
         if not options.read_only:
             self._settle_opening()
 
     def _settle_opening(self) -> None:
-        """After an opening that can't prove that nothing was lost: numbers go on above all that were reserved."""
+        """After an opening that can't prove that nothing was lost: numbers go on above all that were
+        reserved.
+        """
         control = self.log.control
         if self.log.unproven:
             with self.transaction():
@@ -92,9 +96,8 @@ class Session:
                 token = max(self.state.reserved_token, self.state.next_token)
                 if (seq, token) != (1, 1):
                     self._reserve(seq + RESERVED_AHEAD, token + RESERVED_AHEAD, {"S": seq, "K": token})
-                self.log.proven()
         if self.log.new_boot:
-            control.careful_until = self.clock.boot_us() + CAREFUL_US
+            self._careful_until = self.clock.boot_us() + CAREFUL_US
         if control.suspended == 0:
             control.suspended = self.clock.suspended_us() + 1
 
@@ -111,7 +114,9 @@ class Session:
             if not self._loaded or log.forked or log.behind():
                 self.catch_up()
             now = self._anchored_now()
-            if self.state.next_deadline() <= now or (self.state.expiries and self.state.expiries[0][0] <= now):
+            if self.state.next_deadline() <= now or (
+                self.state.expiries and self.state.expiries[0][0] <= now
+            ):
                 self._end_overdue(now)
         except BaseException:
             log.unlock()
@@ -169,7 +174,9 @@ class Session:
                 return
             except Restart:
                 self._loaded = False
-        raise CorruptLogError("the log changes faster than it can be read; try again", path=self.log.path, offset=0)
+        raise CorruptLogError(
+            "the log changes faster than it can be read; try again", path=self.log.path, offset=0
+        )
 
     def _load(self) -> None:
         self.reader.forget()
@@ -180,21 +187,18 @@ class Session:
                 state = snapshots.restore(objects)
             except (ValueError, TypeError, KeyError, IndexError, StopIteration):
                 state = None  # a snapshot is a cache: the log itself is read instead
-            if state is None:
-                self.log.distrust_snapshot()
         self.state = State() if state is None else state
         self._loaded = True
 
     def _replay(self) -> None:
-        apply = self.state.apply
         for record in self.log.records():
             try:
-                apply(record.type, record.head(), record.lsn)
+                apply(self.state, record.type, record.head(), record.lsn)
             except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
                 self._loaded = False
                 raise CorruptLogError(
-                    f"record at offset {record.offset} of segment {record.segment} in {self.log.path} does not fit: {error!r}. "
-                    "Run `nobroker check`, then `nobroker recover --salvage`",
+                    f"record at offset {record.offset} of segment {record.segment} in {self.log.path} "
+                    f"does not fit: {error!r}. Run `nobroker check`, then `nobroker recover --salvage`",
                     path=self.log.path,
                     offset=record.offset,
                 ) from error
@@ -234,7 +238,9 @@ class Session:
         parts: list[Part] = []
         for spans, priority, attempts, avail in state.outdated(now):
             self.touch()
-            parts.append((kinds.EXPIRE, {"t": now, "q": spans, "p": priority, "m": attempts, "a": avail}, b""))
+            parts.append(
+                (kinds.EXPIRE, {"t": now, "q": spans, "p": priority, "m": attempts, "a": avail}, b"")
+            )
         if state.next_deadline() <= now and not self.in_grace():
             parts.append(self._reclaim(now))
         if parts:
@@ -246,7 +252,11 @@ class Session:
             self.log.notify()
 
     def _reclaim(self, now: int) -> Part:
-        seqs, avails, dead, cancelled, texts = [], [], [], [], []
+        seqs: list[int] = []
+        avails: list[int] = []
+        dead: list[int] = []
+        cancelled: list[int] = []
+        texts: list[int] = []
         told: list[str | None] = []
         for index, (seq, lease) in enumerate(self.state.overdue(now)[:_RECLAIM_AT_ONCE]):
             entry = self.state.entry_of(seq, lease)
@@ -271,14 +281,11 @@ class Session:
 
     def append(self, parts: list[Part]) -> int:
         """Append one group and apply it; returns its end."""
-        framed = [
-            (kind, 0, pack_plain(head), tail, rows_of_part(kind, head) if kind in _INDEXED else None)
-            for kind, head, tail in parts
-        ]
+        framed = [(kind, 0, pack_plain(head), tail, rows_of(kind, head)) for kind, head, tail in parts]
         self._touched = True
         lsns, end = self.log.append(framed)
         for (kind, head, _), lsn in zip(parts, lsns, strict=True):
-            self.state.apply(kind, head, lsn)
+            apply(self.state, kind, head, lsn)
         self._touched = False
         return end
 
@@ -286,7 +293,9 @@ class Session:
         """Make sure that so many numbers may be given out now."""
         state = self.state
         if state.next_seq + seqs > state.reserved_seq or state.next_token + tokens > state.reserved_token:
-            self._reserve(state.next_seq + seqs + RESERVED_AHEAD, state.next_token + tokens + RESERVED_AHEAD, {})
+            self._reserve(
+                state.next_seq + seqs + RESERVED_AHEAD, state.next_token + tokens + RESERVED_AHEAD, {}
+            )
 
     def _reserve(self, seq: int, token: int, more: Head) -> None:
         seq, token = max(seq, self.state.reserved_seq), max(token, self.state.reserved_token)
@@ -298,13 +307,13 @@ class Session:
         limit = self.options.max_bytes
         if limit is not None and self.log.bytes_used() + size > limit:
             raise QueueFullError(
-                f"{self.log.path} holds {self.log.bytes_used():,} bytes; {size:,} more would pass max_bytes={limit:,}. "
-                "Work jobs off, compact, or raise max_bytes"
+                f"{self.log.path} holds {self.log.bytes_used():,} bytes; {size:,} more would pass "
+                f"max_bytes={limit:,}. Work jobs off, compact, or raise max_bytes"
             )
 
     def careful(self) -> bool:
         """Whether leases must be durable before they are handed out."""
-        return self.clock.boot_us() < self.log.control.careful_until
+        return self.clock.boot_us() < self._careful_until
 
     # -- snapshots and the end
 
@@ -349,14 +358,7 @@ class Transaction:
     def __enter__(self) -> int:
         return self._session.begin()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._session.end(kind is not None)
-
-
-def rows_of_part(kind: int, head: Head) -> list[tuple[int, int, int]]:
-    if kind == kinds.ENQUEUE:
-        return [(head["s"], 0, head["n"])]
-    return rows_of_spans(head["q"])
-
-
-

@@ -10,7 +10,7 @@ from nobroker.job import Job
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL
 from nobroker.state.machine import Head
-from nobroker.state.ready import ranges_of
+from nobroker.state.numbers import ranges_of
 from nobroker.stores.base import JobRef
 from nobroker.stores.leasing import Leaser
 from nobroker.stores.lookup import Lookup
@@ -69,7 +69,7 @@ class Settler:
             if not many:
                 self._refuse_one(jobs, found)
             parts = self.ack_parts(found, results, now)
-            end = session.append(parts) if parts else session.log.end
+            end = session.append(parts) if parts else session.log.position
         session.log.wait_durable(end)
         self._refuse_many(jobs, found)
 
@@ -88,7 +88,11 @@ class Settler:
         if plain:
             parts.append((kinds.ACK, {"t": now, "q": ranges_of(plain)}, b""))
         if kept:
-            head: Head = {"t": now, "q": ranges_of([seq for seq, _ in kept]), "k": now + self._session.options.keep_done_us}
+            head: Head = {
+                "t": now,
+                "q": ranges_of([seq for seq, _ in kept]),
+                "k": now + self._session.options.keep_done_us,
+            }
             tail = b""
             if any(result is not None for _, result in kept):
                 tail = join_array([_NIL if result is None else result for _, result in kept])
@@ -96,7 +100,11 @@ class Settler:
         return parts
 
     def settle_and_lease(
-        self, acks: Sequence[tuple[Job, bytes | None]], count: int, timeout_us: int, lanes: tuple[str, ...] | None
+        self,
+        acks: Sequence[tuple[Job, bytes | None]],
+        count: int,
+        timeout_us: int,
+        lanes: tuple[str, ...] | None,
     ) -> tuple[list[Job], list[Job], list[Job], int]:
         """Acks and the next lease in one group; not yet durable: the ticket says up to where to wait."""
         session = self._session
@@ -107,7 +115,7 @@ class Settler:
             taken = self._leaser.take(now, count, timeout_us, lanes) if count else None
             if taken is not None:
                 parts.append(taken[0])
-            end = session.append(parts) if parts else session.log.end
+            end = session.append(parts) if parts else session.log.position
             if taken is not None:
                 self._leaser.pass_on(lanes)
         if taken is not None and session.careful():
@@ -116,12 +124,21 @@ class Settler:
         return leased, [jobs[index] for index in found.lost], [jobs[index] for index in found.missing], end
 
     def nack(
-        self, jobs: Sequence[JobRef], error: str | None, delay_for: Callable[[int], int], dead: bool | None, many: bool
+        self,
+        jobs: Sequence[JobRef],
+        error: str | None,
+        delay_for: Callable[[int], int],
+        dead: bool | None,
+        many: bool,
     ) -> list[Job]:
         session = self._session
         with session.transaction() as now:
             found = self._open_only(jobs, many)
-            end = session.append([self._nack_part(found, error, delay_for, dead, now)]) if found.held else session.log.end
+            end = (
+                session.append([self._nack_part(found, error, delay_for, dead, now)])
+                if found.held
+                else session.log.position
+            )
             answer = self._answer(found, now)
         session.log.wait_durable(end)
         self._refuse_many(jobs, found)
@@ -183,7 +200,9 @@ class Settler:
             found = self._open_only(jobs, many)
             if found.held:
                 state = session.state
-                avails = [now + delay_us if delay_us else state.leased[seq].place(seq) for seq, _ in found.held]
+                avails = [
+                    now + delay_us if delay_us else state.leased[seq].place(seq) for seq, _ in found.held
+                ]
                 session.append([(kinds.RELEASE, {"t": now, "q": _singles(found), "a": avails}, b"")])
                 session.log.notify()
             answer = self._answer(found, now)
@@ -195,7 +214,7 @@ class Settler:
         with session.transaction() as now:
             seq = self._lookup.known(job_id)
             code = session.state.pages.code(seq)
-            end = session.log.end
+            end = session.log.position
             if code in codes.WAITING:
                 head: Head = {"t": now, "q": [seq, seq], "k": now + session.options.keep_done_us}
                 end = session.append([(kinds.CANCEL, head, b"")])
@@ -231,7 +250,8 @@ class Settler:
             one = jobs[refused[0]]
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             raise NotLeasedError(
-                f"job {_id(one)!r}{more} is not leased by this caller (any more); the other {len(jobs) - len(refused)} were settled",
+                f"job {_id(one)!r}{more} is not leased by this caller (any more); "
+                f"the other {len(jobs) - len(refused)} were settled",
                 [jobs[index] for index in refused],
             )
 
@@ -247,7 +267,8 @@ class Settler:
             what = "is in the dead-letter queue"
         else:
             what = "is waiting, not leased: its lease ended, or there was none"
-        return f"job {_id(job)!r} in {self._session.log.path} {what}. The handler's work may run twice; make it idempotent"
+        where = self._session.log.path
+        return f"job {_id(job)!r} in {where} {what}. The handler's work may run twice; make it idempotent"
 
 
 def _id(job: Any) -> str:

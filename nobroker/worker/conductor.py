@@ -15,8 +15,8 @@ from nobroker.worker.run import Hand, Handler, Note, Place, Post, Run
 from nobroker.worker.slot import Slot
 
 _LET_GO_S = 10.0
-# A signal that comes just before this thread begins to wait, or that the system hands to another thread, does not
-# wake it.
+# A signal that comes just before this thread begins to wait does not wake it; nor does one that goes to
+# another thread.
 _LOOK_S = 0.1
 
 

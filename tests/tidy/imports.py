@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from tests.tidy.sources import Source, at, imports, product, references, within
 
 # From the ground up. A module imports from its own layer and from those below it.
-LAYERS = ("log", "values", "state", "stores", "queue", "worker", "app", "exports", "tools", "cli")
+LAYERS = ("log", "values", "state", "stores", "verbs", "queue", "worker", "app", "exports", "tools", "cli")
 # Modules and folders of nobroker that are more than values (job, backoff, clock, errors and their like).
-ABOVE_VALUES = {"state", "stores", "queue", "worker", "app", "cli"}
+ABOVE_VALUES = {"state", "stores", "verbs", "queue", "worker", "app", "cli"}
 # Layers that are below, and still none of one's business.
 NOT_FOR: dict[tuple[str, str], str] = {
     ("state", "log"): "the store turns log records into calls of the state machine",
     ("queue", "log"): "go through the store's verbs",
+    ("verbs", "log"): "go through the store's verbs",
     ("worker", "log"): "use Queue's public verbs",
     ("worker", "state"): "use Queue's public verbs",
     ("worker", "stores"): "use Queue's public verbs",

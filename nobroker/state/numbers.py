@@ -1,0 +1,48 @@
+"""Flat ranges and columns of numbers, as records carry them."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+
+
+def each(spans: list[int]) -> Iterator[int]:
+    """The numbers of flat ranges `[first, last, first, last, …]`."""
+    for at in range(0, len(spans), 2):
+        yield from range(spans[at], spans[at + 1] + 1)
+
+
+def ranges_of(numbers: Iterable[int]) -> list[int]:
+    """Flat ranges of numbers, in their order."""
+    spans: list[int] = []
+    for number in numbers:
+        if spans and number == spans[-1] + 1:
+            spans[-1] = number
+        else:
+            spans += (number, number)
+    return spans
+
+
+def pack_words(code: str, values: Iterable[int]) -> bytes:
+    """Numbers as little-endian items of an array type: `q` and `Q` have 8 bytes."""
+    words = array(code, values)
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words.tobytes()
+
+
+def unpack_words(code: str, data: bytes) -> array[int]:
+    """The reverse of `pack_words`."""
+    words = array(code)
+    words.frombytes(data)
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words
+
+
+def column(value: int | bytes, index: int) -> int:
+    """One for all, or the one at `index` of packed words `q`."""
+    if isinstance(value, bytes):
+        return int.from_bytes(value[8 * index : 8 * index + 8], "little", signed=True)
+    return value

@@ -1,0 +1,59 @@
+"""Asking. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nobroker import arguments
+from nobroker.job import Job, JobState
+from nobroker.reports import QueueStats, RecoveryReport
+from nobroker.verbs.face import Face, id_of
+
+
+class Looking(Face):
+    """Get, stats, list."""
+
+    def get(self, job_id: str) -> Job:
+        """The job with this id.
+
+        Raises:
+            JobNotFoundError: there is none (any more).
+        """
+        return self._store.get(id_of(job_id))
+
+    def stats(self, *, lane: str | None = None) -> QueueStats:
+        """Counts by state, of all or of one lane."""
+        return self._store.stats(arguments.optional_lane(lane))
+
+    def list_jobs(
+        self, state: JobState | str | None = None, *, limit: int | None = None, lane: str | None = None
+    ) -> list[Job]:
+        """Jobs by sequence number; with `state="ready"` in the order they would be delivered."""
+        wanted = None if state is None else JobState(state)
+        if limit is not None:
+            arguments.whole("limit", limit, 0, 2**62)
+        found: list[Job] = []
+        if limit == 0:
+            return found
+        for job in self._store.jobs(wanted, arguments.optional_lane(lane)):
+            found.append(job)
+            if len(found) == limit:
+                break
+        return found
+
+    def _iter_jobs(self, state: JobState | str | None = None) -> Iterator[Job]:
+        """As `list_jobs`, a few at a time."""
+        return self._store.jobs(None if state is None else JobState(state), None)
+
+    def __len__(self) -> int:
+        return self.stats().total
+
+    @property
+    def paused(self) -> bool:
+        """Whether the whole queue is paused."""
+        return self._store.is_paused()
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening found and repaired."""
+        return self._store.recovery

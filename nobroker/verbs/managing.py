@@ -1,0 +1,65 @@
+"""Running a queue: the dead, cancelling, pausing, compaction, checks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nobroker import arguments
+from nobroker.job import Job, JobState
+from nobroker.reports import CompactionResult
+from nobroker.verbs.face import Face, id_of
+from nobroker.verbs.looking import Looking
+
+
+class Managing(Looking, Face):
+    """The dead-letter queue, and the queue as a whole."""
+
+    def dlq(self, *, limit: int | None = None, lane: str | None = None) -> list[Job]:
+        """The dead-letter queue: jobs out of tries."""
+        return self.list_jobs(JobState.DEAD, limit=limit, lane=lane)
+
+    def requeue_dead(self, job_id: str | None = None) -> int:
+        """Make one dead job, or all, ready again; attempts start at 0. Returns how many."""
+        return self._store.requeue_dead(None if job_id is None else id_of(job_id))
+
+    def drop_dead(self, job_id: str | None = None, *, older_than: float | None = None) -> int:
+        """Delete one dead job, or all, or those dead for more than `older_than` seconds. Returns how many."""
+        return self._store.drop_dead(
+            None if job_id is None else id_of(job_id), arguments.optional_seconds("older_than", older_than)
+        )
+
+    def cancel(self, job_id: str) -> Job:
+        """Call a job off. Not yet leased: it is done, with `last_error="cancelled"`. Leased: the holder sees
+        `cancel_requested` at its next extend. Finished or dead: nothing happens."""
+        return self._store.cancel(id_of(job_id))
+
+    def pause(self, *, lane: str | None = None) -> None:
+        """Lease nothing more, in any process, until `resume`."""
+        self._store.pause(arguments.optional_lane(lane), True)
+
+    def resume(self, *, lane: str | None = None) -> None:
+        """End a `pause`."""
+        self._store.pause(arguments.optional_lane(lane), False)
+
+    def purge(self, *, lane: str | None = None) -> int:
+        """Delete every job, those in hand included. Returns how many."""
+        return self._store.purge(arguments.optional_lane(lane))
+
+    def compact(self) -> CompactionResult:
+        """Give back the space of finished jobs, now. Safe beside any number of producers and workers."""
+        return self._store.compact()
+
+    def check(self) -> list[Any]:
+        """Read the whole log and its caches; returns findings, none when all is well. Changes nothing."""
+        return self._store.check()
+
+    def backup(self, target: str | os.PathLike[str]) -> Path:
+        """Copy the queue to an empty directory, consistent while others work."""
+        return self._store.backup(Path(target))
+
+    def _import_jobs(self, jobs: Iterable[Job]) -> int:
+        """Add whole jobs, whatever their state; for the import of dumps."""
+        return self._store.restore(jobs)

@@ -1,0 +1,134 @@
+"""Putting jobs in."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from nobroker import arguments
+from nobroker.job import Job
+from nobroker.stores.base import NewJobs
+from nobroker.values import pack_batches, pack_list, pack_value
+from nobroker.verbs.face import Face
+
+_PRIORITY: Final = 2**31 - 1
+
+
+class Producing(Face):
+    """Enqueue."""
+
+    def enqueue(
+        self,
+        payload: Any,
+        *,
+        priority: int = 0,
+        delay: float = 0.0,
+        run_at: datetime | float | None = None,
+        max_attempts: int | None = None,
+        job_id: str | None = None,
+        expires_in: float | None = None,
+        metadata: Any = None,
+        lane: str = "",
+    ) -> Job:
+        """Add one job; it is on the disk when this returns.
+
+        Args:
+            payload: None, bool, int, float, str, bytes, list, tuple, dict, datetime, date, time, timedelta,
+                Decimal, UUID, nested as you like; at most 8 MiB packed. A tuple comes back as a list.
+            priority: a whole number of 32 bits; higher is delivered first.
+            delay: seconds before it may be delivered.
+            run_at: or a moment of the wall clock: an aware datetime, or seconds since the epoch.
+            max_attempts: instead of the queue's.
+            job_id: an id of your own, 1 to 255 characters. When it is known already, in whatever state,
+                nothing is added and that job is returned with `created=False`; ids of finished jobs are
+                remembered for `keep_done` seconds at least.
+            expires_in: seconds after which it is no longer worth delivering for the first time.
+            metadata: any value, kept beside the payload.
+            lane: the lane of the log it travels in.
+
+        Raises:
+            SerializationError: a value is not of those types; nothing was written.
+            QueueFullError: the log would pass `max_bytes`.
+        """
+        ids = None if job_id is None else [arguments.own_id(job_id)]
+        packed = pack_list([payload], ["payload"])
+        new = self._new([(1, packed)], 1, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
+        new.ids = ids
+        return self._store.enqueue(new)[0]
+
+    def enqueue_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        priority: int = 0,
+        delay: float = 0.0,
+        run_at: datetime | float | None = None,
+        max_attempts: int | None = None,
+        job_ids: Iterable[str] | None = None,
+        delays: Iterable[float] | None = None,
+        expires_in: float | None = None,
+        metadata: Any = None,
+        lane: str = "",
+    ) -> Sequence[Job]:
+        """Add many jobs with one write: all or none.
+
+        Any iterable; it is walked before anything is locked. `job_ids` and `delays` give one value for each
+        payload; the other arguments are as in `enqueue`.
+
+        Returns:
+            A sequence of `Job`s, made when looked at. With `job_ids`, repeats and known ids have one entry
+            each, with `created=False`.
+
+        Raises:
+            ValueError: a wrong number of ids or delays, or more than 256 MiB at once.
+        """
+        batches = pack_batches(payloads)
+        count = sum(number for number, _ in batches)
+        new = self._new(batches, count, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
+        if job_ids is not None:
+            new.ids = [arguments.own_id(job_id) for job_id in job_ids]
+            _same_length("job_ids", len(new.ids), count)
+        if delays is not None:
+            if new.delay_us or new.run_at_us is not None:
+                raise ValueError("give delays, or delay, or run_at: one of them")
+            new.delays_us = array("q", [arguments.seconds("delays", value) for value in delays])
+            _same_length("delays", len(new.delays_us), count)
+        return self._store.enqueue(new)
+
+    def _new(
+        self,
+        batches: list[tuple[int, bytes]],
+        count: int,
+        priority: int,
+        delay: float,
+        run_at: datetime | float | None,
+        max_attempts: int | None,
+        expires_in: float | None,
+        metadata: Any,
+        lane: str,
+    ) -> NewJobs:
+        new = NewJobs(batches, count, max_attempts=self.max_attempts)
+        if priority != 0 or type(priority) is not int:
+            new.priority = arguments.whole("priority", priority, -_PRIORITY - 1, _PRIORITY)
+        if delay != 0.0 or type(delay) is bool:
+            new.delay_us = arguments.seconds("delay", delay)
+        if run_at is not None:
+            new.run_at_us = arguments.wall_time("run_at", run_at)
+            if new.delay_us:
+                raise ValueError("give delay or run_at, not both")
+        if max_attempts is not None:
+            new.max_attempts = arguments.whole("max_attempts", max_attempts, 1, arguments.MAX_ATTEMPTS)
+        if expires_in is not None:
+            new.expires_us = arguments.seconds("expires_in", expires_in, positive=True)
+        if metadata is not None:
+            new.metadata = pack_value(metadata, "metadata")
+        if lane != "":
+            new.lane = arguments.lane("lane", lane)
+        return new
+
+
+def _same_length(name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise ValueError(f"{name} has {found:,} values for {expected:,} payloads")
