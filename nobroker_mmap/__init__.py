@@ -1,4 +1,6 @@
-"""A durable, segmented log of records in plain files, shared by the processes of one machine. Knows no jobs."""
+"""A durable, segmented log of records in plain files, shared by the processes of one machine. Knows no
+jobs.
+"""
 
 from nobroker_mmap.catalog import drop_log, list_logs
 from nobroker_mmap.chain import SegmentInfo

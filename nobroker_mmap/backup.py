@@ -1,10 +1,12 @@
 """A consistent copy of a log while others work.
 
 Invariants
-- The copy ends at one LSN up to which everything was written, and holds every byte before it that counts then.
-- No lock is taken: what is before that LSN never changes; when segments are retired meanwhile, the copy goes on to a
-  later LSN, by which they do not count any more.
-- The copy has no lock file and no caches, so it opens in a new lineage and is never mistaken for the original.
+- The copy ends at one LSN up to which everything was written, and holds every byte before it that counts
+  then.
+- No lock is taken: what is before that LSN never changes; when segments are retired meanwhile, the copy
+  goes on to a later LSN, by which they do not count any more.
+- The copy has no lock file and no caches, so it opens in a new lineage and is never mistaken for the
+  original.
 """
 
 import os
@@ -14,6 +16,7 @@ from typing import Any
 from nobroker_mmap import control as ctl
 from nobroker_mmap import files, opening, recovery
 from nobroker_mmap import format as fmt
+from nobroker_mmap.chain import numbered_files
 from nobroker_mmap.errors import CorruptLogError, StorageError
 from nobroker_mmap.segment import Segment
 
@@ -54,7 +57,7 @@ def _copy_once(names: fmt.Names, copies: fmt.Names, words: Any, newest: int) -> 
     if words is not None:
         end, floor, newest = int(words[ctl.APPENDED]), int(words[ctl.FLOOR]), int(words[ctl.ACTIVE])
     else:
-        last, damage = recovery.find_newest(names, recovery.numbered_files(names)["seg"], [])
+        last, damage = recovery.find_newest(names, numbered_files(names)["seg"], [])
         if damage is not None:
             raise damage
         newest, floor = last.number, last.header.floor

@@ -52,7 +52,9 @@ def drop_log(directory: Path, name: str) -> None:
                 files.unlink(path)
         files.sync_directory(names.directory)
     except OSError as error:
-        raise StorageError(f"{directory}: queue {name!r} could not be removed: {error}", path=str(directory)) from error
+        raise StorageError(
+            f"{directory}: queue {name!r} could not be removed: {error}", path=str(directory)
+        ) from error
     finally:
         for fd in held:
             os.close(fd)

@@ -1,8 +1,9 @@
 """The segments a handle knows, its cursor in them, and the index over them.
 
 Invariants
-- The cursor is always at the end of a whole group that this handle has given out, and everything before it is in the
-  index: rows of the segment the cursor is in are in `table` while that segment is the newest, else in its sidecar.
+- The cursor is always at the end of a whole group that this handle has given out, and everything before it
+  is in the index: rows of the segment the cursor is in are in `table` while that segment is the newest,
+  else in its sidecar.
 - A segment joins only when its header follows from the one before: number, log, lineage, base, end.
 - `newest` may be ahead of `reading`, the segment the cursor is in, never behind.
 """
@@ -24,7 +25,9 @@ _CACHED_TABLES = 16
 
 
 class SegmentInfo(NamedTuple):
-    """What a segment is, for compaction and people. Keys are those of rows that ENQUEUE made; none: (0, -1)."""
+    """What a segment is, for compaction and people. Keys are those of rows that ENQUEUE made; none: (0,
+    -1).
+    """
 
     number: int
     base: int
@@ -78,7 +81,7 @@ class Chain:
         self._indexed = 0
         self._tables: OrderedDict[int, Table] = OrderedDict()
 
-    # -- membership ---------------------------------------------------------------------------------------------
+    # -- membership ---------------------------------------------------------------------------------
 
     def attach(self, segments: Iterable[Segment]) -> None:
         """Begin with these segments, which follow from each other."""
@@ -120,10 +123,12 @@ class Chain:
         for segment in self.segments.values():
             segment.unmap()
 
-    # -- the cursor ---------------------------------------------------------------------------------------------
+    # -- the cursor ---------------------------------------------------------------------------------
 
     def place(self, segment: Segment, lsn: int, checksum: int, table: Table | None) -> None:
-        """Put the cursor into a segment. `table` has the segment's rows up to there; None: at its beginning."""
+        """Put the cursor into a segment. `table` has the segment's rows up to there; None: at its
+        beginning.
+        """
         self._forget_index()
         self._tables.clear()
         self.reading = segment
@@ -140,7 +145,9 @@ class Chain:
             return False
         header = following.header
         if self.chained and self.checksum != header.previous_checksum:
-            raise damaged(segment.path, segment.end, "its last record is not the one the next segment follows")
+            raise damaged(
+                segment.path, segment.end, "its last record is not the one the next segment follows"
+            )
         if self.collecting:
             self._remember(segment.number, self.table)
         self.reading = following
@@ -173,7 +180,7 @@ class Chain:
         """Number of the first segment that counts."""
         return next(iter(self.segments))
 
-    # -- the index ----------------------------------------------------------------------------------------------
+    # -- the index ----------------------------------------------------------------------------------
 
     def _forget_index(self) -> None:
         self._index.clear()
@@ -186,7 +193,9 @@ class Chain:
             self._tables.popitem(last=False)
 
     def table_of(self, segment: Segment) -> Table:
-        """The rows of a segment; from its sidecar when it is sealed and that is sound, else from its records."""
+        """The rows of a segment; from its sidecar when it is sealed and that is sound, else from its
+        records.
+        """
         if segment is self.reading and self.collecting:
             return self.table
         table = self._tables.get(segment.number)
@@ -195,21 +204,25 @@ class Chain:
             return table
         table = offsets.read_sidecar(self.names.sidecar(segment.number), segment)
         if table is None:
-            self.maps.touch(segment)
+            self.maps.use(segment)
             table = self.source.scan(segment)
             self.write_sidecar(segment, table)
         self._remember(segment.number, table)
         return table
 
     def write_sidecar(self, segment: Segment, table: Table) -> None:
-        """Write the sidecar of a sealed segment where that is allowed. A failure costs a scan later, nothing else."""
+        """Write the sidecar of a sealed segment where that is allowed. A failure costs a scan later,
+        nothing else.
+        """
         if not self.writable or not segment.end:
             return
         path = self.names.sidecar(segment.number)
         try:
             offsets.write_sidecar(path, self.names.temporary(path, self.tag), segment, table)
         except OSError as error:
-            _log.warning("%s: the index was not written (%s); it is rebuilt by a scan when needed", path, error)
+            _log.warning(
+                "%s: the index was not written (%s); it is rebuilt by a scan when needed", path, error
+            )
 
     def _complete_index(self) -> Index:
         limit = self.reading.number
@@ -240,17 +253,26 @@ class Chain:
             first, last = table.bounds(moved=False)
             end = self.offset if segment is self.reading else segment.end
             found.append(
-                SegmentInfo(number, segment.base, end, segment.size, segment.path, first, last,
-                            len(table.enqueued) // 2, len(table.moved) // 2)
-            )  # fmt: skip
+                SegmentInfo(
+                    number,
+                    segment.base,
+                    end,
+                    segment.size,
+                    segment.path,
+                    first,
+                    last,
+                    len(table.enqueued) // 2,
+                    len(table.moved) // 2,
+                )
+            )
         return found
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------
 
     def record_at(self, segment: Segment, offset: int) -> Record:
         """The verified record at an offset of a segment."""
         try:
-            return self.maps.touch(segment).record_at(offset)
+            return self.maps.use(segment).record_at(offset)
         except FileNotFoundError:
             raise damaged(segment.path, 0, "the file has gone") from None
 
@@ -267,7 +289,8 @@ def retired_floor(record: Record) -> int:
     floor = record.head().get("f")
     if not isinstance(floor, int) or not 1 <= floor <= record.segment:
         raise CorruptLogError(
-            f"segment {record.segment:06d}: the RETIRE record at offset {record.offset} names no segment of the log",
+            f"segment {record.segment:06d}: the RETIRE record at offset {record.offset} names no"
+            " segment of the log",
             path=f"segment {record.segment:06d}",
             offset=record.offset,
         )

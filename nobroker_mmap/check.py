@@ -65,7 +65,11 @@ def _appended(names: fmt.Names, boot: int, found: list[Finding]) -> int:
         if not page.valid(boot):
             return 0
         if page.words[POISON]:
-            found.append(Finding("warning", names.lock, 0, "a sync failed", "close every handle and open the queue again"))
+            found.append(
+                Finding(
+                    "warning", names.lock, 0, "a sync failed", "close every handle and open the queue again"
+                )
+            )
             return 0
         return int(page.words[APPENDED])
     finally:
@@ -123,8 +127,7 @@ def _check_segment(
                 source.add(table, record)
                 pad = read(scan.offset - (-len(record.body) % 8), -len(record.body) % 8)
                 if any(pad):
-                    found.append(Finding("warning", segment.path, record.offset, "the gap after a record is not zero",
-                                         "no data is concerned"))  # fmt: skip
+                    found.append(_warn(segment, record.offset, "the gap after a record is not zero"))
                 if record.flags & fmt.LAST_OF_GROUP:
                     whole = scan.offset
             end = appended - segment.origin if appended else segment.end
@@ -132,13 +135,13 @@ def _check_segment(
                 break
             later = recovery.find_later_records(fd, segment, scan.offset, segment.limit)
             first = later[0].offset if later else segment.end
-            promised = bool(end and scan.offset < end) or any(r.durable > segment.origin + whole for r in later)
+            promised = bool(end and scan.offset < end)
+            promised = promised or any(r.durable > segment.origin + whole for r in later)
             if promised:
-                found.append(Finding("damage", segment.path, scan.offset,
-                                     f"no record verifies up to offset {first or end}", _SALVAGE))  # fmt: skip
+                message = f"no record verifies up to offset {first or end}"
+                found.append(Finding("damage", segment.path, scan.offset, message, _SALVAGE))
             elif files.last_nonzero(fd, scan.offset, segment.limit) > whole:
-                found.append(Finding("warning", segment.path, whole, "an unfinished write",
-                                     "the next writer that opens the queue cuts it, keeping a copy"))  # fmt: skip
+                found.append(_warn(segment, whole, "an unfinished write, which the next opening cuts"))
             if not later or not promised:
                 break
             at, checksum, chained = later[0].offset, 0, False
@@ -149,6 +152,10 @@ def _check_segment(
     _check_sidecar(names, segment, table, found)
 
 
+def _warn(segment: Segment, offset: int, message: str) -> Finding:
+    return Finding("warning", segment.path, offset, message, "none: no record is concerned")
+
+
 def _check_sidecar(names: fmt.Names, segment: Segment, table: Table, found: list[Finding]) -> None:
     path = names.sidecar(segment.number)
     if not segment.end or files.is_regular(path) is None:
@@ -157,7 +164,9 @@ def _check_sidecar(names: fmt.Names, segment: Segment, table: Table, found: list
     if stored is None:
         found.append(Finding("note", path, 0, "the index does not verify", "none: it is rebuilt when needed"))
     elif stored.pack() != table.pack():
-        found.append(Finding("warning", path, 0, "the index does not agree with the segment", "remove the file"))
+        found.append(
+            Finding("warning", path, 0, "the index does not agree with the segment", "remove the file")
+        )
 
 
 def _check_snapshot(names: fmt.Names, segments: list[Segment], found: list[Finding]) -> None:

@@ -2,7 +2,8 @@
 
 Invariants
 - A caller returns only when the shared durable-up-to covers its end, or raises with outcome "unknown".
-- A failed sync is final: the shared poison flag is set before anybody else can sync, and no sync is tried again.
+- A failed sync is final: the shared poison flag is set before anybody else can sync, and no sync is tried
+  again.
 - Nothing waits for others longer than 50 ms: then the caller syncs by itself.
 - The descriptor that is synced stays open meanwhile: it is closed only under this module's mutex.
 """
@@ -69,7 +70,8 @@ class GroupCommit:
 def sync_failed(path: str, error: OSError) -> StorageError:
     """What a failed sync means, in words."""
     return StorageError(
-        f"{path}: a sync failed ({error}). What was written since the last good one may be lost, and no later sync can"
+        f"{path}: a sync failed ({error}). What was written since the last good one may be lost, and no"
+        " later sync can"
         " tell; every handle of this queue now refuses to work: close them all and open the queue again",
         path=path,
         outcome="unknown",

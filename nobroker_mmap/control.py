@@ -1,16 +1,16 @@
-"""The control page: what the processes of one running machine share, in the first 4096 bytes of the lock file.
+"""The control page: what the processes of one running machine share, in the first 4096 bytes of the lock
+file.
 
 Invariants
 - It is the one thing stored through a map, and only as aligned 8-byte items: those are never seen torn.
-- It is a cache of the running boot. It counts only when magic, boot, inode and their check fit; else it is zeroed under
-  the lock and everything retained is synced before a value is set.
-- `appended` is stored after the bytes it speaks of were written, `durable` after they were synced, and the check of the
-  first four fields last of all.
+- It is a cache of the running boot. It counts only when magic, boot, inode and their check fit; else it is
+  zeroed under the lock and everything retained is synced before a value is set.
+- `appended` is stored after the bytes it speaks of were written, `durable` after they were synced, and the
+  check of the first four fields last of all.
 - The map has a descriptor of its own: the one that is locked must be closable in a forked child.
 """
 
 import mmap
-import struct
 
 from xxhash import xxh3_64_intdigest
 
@@ -20,7 +20,7 @@ from nobroker_mmap import format as fmt
 MAGIC, BOOT, LINEAGE, INODE, CHECK = range(5)
 APPENDED, DURABLE, POISON, WAITERS, HOLDER, ACTIVE, SNAPSHOT, SUSPENDED, GRACE, FLOOR = range(5, 15)
 
-_IDENTITY = struct.Struct("<QQQQ")
+_IDENTITY = fmt.CONTROL_IDENTITY
 
 
 def boot_hash(boot_id: str) -> int:

@@ -1,7 +1,7 @@
 """What can go wrong, said as what, where and what next.
 
-Invariant: a `StorageError` says whether the operation can have happened ("unknown") or cannot ("not written"), so a
-caller knows if repeating it is safe.
+Invariant: a `StorageError` says whether the operation can have happened ("unknown") or cannot ("not
+written"), so a caller knows if repeating it is safe.
 """
 
 from typing import Literal
@@ -57,7 +57,7 @@ class QueueClosedError(NobrokerError):
     """The handle was closed; open the queue again."""
 
 
-class Restart(Exception):  # noqa: N818 - not an error: it asks the caller to load the state anew
+class Restart(Exception):
     """What the caller has in memory no longer follows from the log; load the snapshot and replay again."""
 
 

@@ -1,11 +1,14 @@
 """The only place that opens, preallocates, writes, syncs, renames and unlinks files.
 
 Invariants
-- No symbolic link is followed and nothing but a regular file is opened, so a foreign file under one of our names is
-  never written to and a FIFO never blocks an opening.
-- A write is whole or raises. A failed `sync_data` is final for the file: callers poison the log, never sync again.
-- A file appears under its final name only when its bytes are synced (`publish`), and the directory is synced after.
-- Where the system lacks a call (Windows: pwrite, fallocate, directory sync; macOS: fdatasync) a slower one stands in.
+- No symbolic link is followed and nothing but a regular file is opened, so a foreign file under one of our
+  names is never written to and a FIFO never blocks an opening.
+- A write is whole or raises. A failed `sync_data` is final for the file: callers poison the log, never sync
+  again.
+- A file appears under its final name only when its bytes are synced (`publish`), and the directory is
+  synced after.
+- Where the system lacks a call (Windows: pwrite, fallocate, directory sync; macOS: fdatasync) a slower one
+  stands in.
 """
 
 import errno
@@ -14,6 +17,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 _BASE_FLAGS = (
     getattr(os, "O_CLOEXEC", 0)
@@ -24,7 +28,8 @@ _BASE_FLAGS = (
 )
 _CHUNK = 1 << 20
 WRITE_SIZE = 8 << 20
-"""The largest single write; more is written in pieces, so one call never needs a second buffer of its size."""
+"""The largest single write; more is written in pieces, so one call never needs a second buffer of its size.
+"""
 
 
 def _open(path: str, flags: int, mode: int = 0o666) -> int:
@@ -70,7 +75,7 @@ if hasattr(os, "pwrite"):
     _pread = os.pread
 else:  # Windows. Writers hold the lock; the mutex of the handle keeps its threads apart.
 
-    def _pwrite(fd: int, data: bytes | memoryview, offset: int, /) -> int:
+    def _pwrite(fd: int, data: Any, offset: int, /) -> int:
         os.lseek(fd, offset, os.SEEK_SET)
         return os.write(fd, data)
 
@@ -193,6 +198,16 @@ def publish(source: str, target: str, directory: str) -> None:
     """Give a synced file its final name, durably, in place of what has it."""
     os.replace(source, target)
     sync_directory(directory)
+
+
+def move(source: str, target: str) -> None:
+    """Rename a file; not yet durable."""
+    os.rename(source, target)
+
+
+def changed_at_us(fd: int) -> int:
+    """When an open file was last written, by the file system's clock, in microseconds since the epoch."""
+    return os.fstat(fd).st_mtime_ns // 1000
 
 
 def unlink(path: str) -> bool:

@@ -1,4 +1,5 @@
-"""The bytes: magics, versions, structs, limits and file names. Nothing else in the project spells any of them.
+"""The bytes: magics, versions, structs, limits and file names. Nothing else in the project spells any of
+them.
 
 Invariants
 - Every number on the disk is little-endian; the layouts here and docs/format.md say the same thing.
@@ -14,7 +15,7 @@ from typing import Final
 
 from xxhash import xxh3_64_intdigest
 
-# -- limits -----------------------------------------------------------------------------------------------------
+# -- limits -----------------------------------------------------------------------------------------
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024
@@ -32,7 +33,7 @@ MAX_MAPPED_SEGMENTS: Final = 128
 MIN_SNAPSHOT_GROWTH: Final = 4 * MIB
 MAX_SNAPSHOT_SIZE: Final = 2**32
 
-# -- segments ---------------------------------------------------------------------------------------------------
+# -- segments ---------------------------------------------------------------------------------------
 
 SEGMENT_MAGIC: Final = b"NBSEG\r\n\x1a"
 MAJOR: Final = 1
@@ -41,7 +42,7 @@ SEGMENT_HEADER: Final = struct.Struct("<8sHHIQQQQQQQQQQ24s")
 SEGMENT_HEADER_SIZE: Final = 128
 U64: Final = struct.Struct("<Q")
 
-# -- records ----------------------------------------------------------------------------------------------------
+# -- records ----------------------------------------------------------------------------------------
 
 RECORD_MAGIC: Final = b"NBr1"
 RECORD_HEADER: Final = struct.Struct("<4sBBHIIIIQQQQQ")
@@ -61,7 +62,7 @@ GAP: Final = 3
 """Stands, after a salvage, where a record was that did not verify; the record after it follows anything."""
 FIRST_APPLICATION_TYPE: Final = 16
 
-# -- caches -----------------------------------------------------------------------------------------------------
+# -- caches -----------------------------------------------------------------------------------------
 
 SIDECAR_MAGIC: Final = b"NBIDX\r\n\x1a"
 SIDECAR_HEADER: Final = struct.Struct("<8sQQQQQQQ")
@@ -72,6 +73,7 @@ SNAPSHOT_VERSION: Final = 1
 CACHE_HEADER_SIZE: Final = 64
 CONTROL_MAGIC: Final = 0x314C_5254_434B_424E
 CONTROL_SIZE: Final = 4096
+CONTROL_IDENTITY: Final = struct.Struct("=QQQQ")
 
 if SEGMENT_HEADER.size + 8 != SEGMENT_HEADER_SIZE or RECORD_HEADER.size != RECORD_HEADER_SIZE:
     raise ImportError("the struct layouts do not have the sizes that docs/format.md gives")
@@ -105,10 +107,22 @@ class SegmentHeader:
     def pack(self) -> bytes:
         """The 128 bytes of the header, checksum included."""
         fields = SEGMENT_HEADER.pack(
-            SEGMENT_MAGIC, MAJOR, MINOR, SEGMENT_HEADER_SIZE, self.number, self.size, self.log_id, self.lineage,
-            self.previous_lineage, self.base, self.previous_end, self.previous_checksum, self.floor, self.created,
+            SEGMENT_MAGIC,
+            MAJOR,
+            MINOR,
+            SEGMENT_HEADER_SIZE,
+            self.number,
+            self.size,
+            self.log_id,
+            self.lineage,
+            self.previous_lineage,
+            self.base,
+            self.previous_end,
+            self.previous_checksum,
+            self.floor,
+            self.created,
             bytes(24),
-        )  # fmt: skip
+        )
         return fields + U64.pack(xxh3_64_intdigest(fields))
 
 
@@ -127,7 +141,7 @@ def parse_segment_header(raw: bytes) -> SegmentHeader:
         raise HeaderError("the magic of a segment is missing")
     (check,) = U64.unpack_from(raw, SEGMENT_HEADER.size)
     if major > MAJOR:
-        # A flipped bit must not pass for a new version: with the known version in its place the checksum would fit.
+        # A flipped bit must not pass for a new version: with the known one the checksum would fit.
         if xxh3_64_intdigest(fields[:8] + MAJOR.to_bytes(2, "little") + fields[10:]) == check:
             raise HeaderError("the version number is damaged")
         raise NewerVersionError(f"format version {major}; this release reads versions up to {MAJOR}")
@@ -144,7 +158,7 @@ def parse_segment_header(raw: bytes) -> SegmentHeader:
     return header
 
 
-# -- names ------------------------------------------------------------------------------------------------------
+# -- names ------------------------------------------------------------------------------------------
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _DEVICES = frozenset(["con", "prn", "aux", "nul", *(f"{d}{i}" for d in ("com", "lpt") for i in range(10))])
@@ -159,7 +173,8 @@ def validate_name(name: str) -> str:
     """
     if not isinstance(name, str) or not _NAME.match(name):
         raise ValueError(
-            f"queue name {name!r}: use 1 to 100 letters, digits, '.', '_' or '-', and begin with a letter or digit"
+            f"queue name {name!r}: use 1 to 100 letters, digits, '.', '_' or '-', and begin with a"
+            " letter or digit"
         )
     if name.split(".", 1)[0].lower() in _DEVICES:
         raise ValueError(f"queue name {name!r}: {name.split('.', 1)[0]!r} is the name of a device on Windows")
@@ -184,7 +199,18 @@ def split_segment_name(file_name: str) -> tuple[str, int] | None:
 class Names:
     """Where the files of one log are."""
 
-    __slots__ = ("_numbered", "directory", "lock", "manifest", "name", "openers", "prefix", "snapshot", "sync", "wake")
+    __slots__ = (
+        "_numbered",
+        "directory",
+        "lock",
+        "manifest",
+        "name",
+        "openers",
+        "prefix",
+        "snapshot",
+        "sync",
+        "wake",
+    )
 
     def __init__(self, directory: Path, name: str) -> None:
         self.directory = str(directory)
@@ -219,7 +245,9 @@ class Names:
 
     def is_temporary(self, file_name: str) -> bool:
         """Is it what a writer of a cache of this log may have left behind?"""
-        return bool(re.match(re.escape(self.name) + r"\.(snap|manifest|\d{6,10}\.idx)\.[0-9-]+\.tmp\Z", file_name))
+        return bool(
+            re.match(re.escape(self.name) + r"\.(snap|manifest|\d{6,10}\.idx)\.[0-9-]+\.tmp\Z", file_name)
+        )
 
     def numbered(self, file_name: str) -> tuple[str, int] | None:
         """("seg" | "idx" | "new", number) when it is such a file of this log, else None."""
@@ -240,7 +268,7 @@ class Names:
 
 
 def segment_size_for(wanted: int, group: int) -> int:
-    """Size of the file of a segment that should have `wanted` bytes and must take a group of `group` bytes."""
+    """Size of a segment file that should have `wanted` bytes and must take a group of `group` bytes."""
     need = SEGMENT_HEADER_SIZE + group + len(TERMINATOR)
     if need <= wanted:
         return wanted
@@ -256,7 +284,7 @@ def check_segment_size(size: int) -> int:
         ValueError: it is not a power of two from 64 KiB to 256 MiB.
     """
     if not isinstance(size, int) or not MIN_SEGMENT_SIZE <= size <= MAX_SEGMENT_SIZE or size & (size - 1):
-        raise ValueError(f"segment_size {size!r}: must be a power of two from {MIN_SEGMENT_SIZE} to {MAX_SEGMENT_SIZE}")
+        raise ValueError(
+            f"segment_size {size!r}: must be a power of two from {MIN_SEGMENT_SIZE} to {MAX_SEGMENT_SIZE}"
+        )
     return size
-
-

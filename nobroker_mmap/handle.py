@@ -1,19 +1,20 @@
-"""A handle on a log: its descriptors, its turn under the lock, and what happens when others die, fork or interfere.
+"""A handle on a log: its descriptors, its turn under the lock, and what happens when others die, fork or
+interfere.
 
 Invariants
-- Nothing of the log is written unless this handle has the mutex, then the file lock on a lock file that still has its
-  name, and the control page has this handle's lineage and no poison.
-- A holder leaves its pid in the control page while it works. Whoever finds one there settles the tail first: whole
-  groups are adopted, unfinished ones are cut.
+- Nothing of the log is written unless this handle has the mutex, then the file lock on a lock file that
+  still has its name, and the control page has this handle's lineage and no poison.
+- A holder leaves its pid in the control page while it works. Whoever finds one there settles the tail
+  first: whole groups are adopted, unfinished ones are cut.
 - A forked child closes what it inherited before anything else runs, and opens anew on first use.
-- Every descriptor of a handle is in one place here, so that closing, forking and failing openings free the same ones.
+- Every descriptor of a handle is in one place here, so that closing, forking and failing openings free the
+  same ones.
 """
 
 import itertools
 import logging
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ class Handle:
         self._tag = f"{self._pid}-{next(_handles)}"
         self._source = source
         self._chain = Chain(self.names, source, writable=not read_only, tag=self._tag)
-        self._lock_fd: int | None = None
+        self._lock_fd: Any = None
         self._open_fd: int | None = None
         self._writing: tuple[int, int] | None = None
         self._page: ControlPage | None = None
@@ -89,7 +90,7 @@ class Handle:
             raise
         locking.watch_forks(self)
 
-    # -- opening ------------------------------------------------------------------------------------------------
+    # -- opening ------------------------------------------------------------------------------------
 
     def _check_case(self) -> None:
         """Names that differ only in case would be one log on some systems."""
@@ -102,11 +103,14 @@ class Handle:
                 ) from None
             return
         except OSError as error:
-            raise StorageError(f"{self.directory}: cannot be read: {error}", path=str(self.directory)) from error
+            raise StorageError(
+                f"{self.directory}: cannot be read: {error}", path=str(self.directory)
+            ) from error
         for entry in present:
             split = fmt.split_segment_name(entry.name)
             if split is not None and split[0] != self.name and split[0].lower() == self.name.lower():
-                raise ValueError(f"queue name {self.name!r}: {self.directory} has a queue {split[0]!r}, which differs only"
+                raise ValueError(f"queue name {self.name!r}: {self.directory} has a queue {split[0]!r},"
+                " which differs only"
                                  " in case")  # fmt: skip
 
     def _open(self) -> None:
@@ -117,7 +121,9 @@ class Handle:
             os.makedirs(self.names.directory, exist_ok=True)
             self._take_lock_file()
         except OSError as error:
-            raise StorageError(f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock) from error
+            raise StorageError(
+                f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock
+            ) from error
         if self._lock_fd is None or self._page is None:
             raise QueueClosedError(f"{self.names.lock}: closed")
         try:
@@ -130,13 +136,15 @@ class Handle:
             self._settle_into(opened)
             manifest.write(self.names, self._tag, self._chain.floor, self._chain.segments.values())
         except OSError as error:
-            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=str(self.directory)) from error
+            raise StorageError(
+                f"{self.directory}: cannot be opened: {error}", path=str(self.directory)
+            ) from error
         finally:
             locking.unlock(self._lock_fd)
 
     def _take_lock_file(self) -> None:
         """Open, lock and map the lock file that has its name now."""
-        deadline = time.monotonic() + self.lock_timeout
+        deadline = locking.Deadline(self.lock_timeout)
         while True:
             self._drop_lock_file()
             fd = self._lock_fd = files.open_or_create(self.names.lock)
@@ -147,7 +155,7 @@ class Handle:
             if page.inode != files.inode_of(fd):
                 continue
             self._words = page.words
-            locking.acquire(fd, max(0.0, deadline - time.monotonic()), self.names.lock, self._holder)
+            locking.acquire(fd, deadline.left(), self.names.lock, self._holder)
             if locking.in_place(fd, fmt.CONTROL_SIZE):
                 return
 
@@ -160,7 +168,9 @@ class Handle:
         try:
             self._settle_into(opening.open_read_only(self.names, self._page, self.boot))
         except OSError as error:
-            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=str(self.directory)) from error
+            raise StorageError(
+                f"{self.directory}: cannot be opened: {error}", path=str(self.directory)
+            ) from error
 
     def _settle_into(self, opened: Opened) -> None:
         self._opened = opened
@@ -193,7 +203,7 @@ class Handle:
         except OSError as error:
             raise StorageError(f"{newest.path}: cannot be opened: {error}", path=newest.path) from error
 
-    # -- the lock -----------------------------------------------------------------------------------------------
+    # -- the lock -----------------------------------------------------------------------------------
 
     def lock(self) -> None:
         """Take the mutex and the file lock, and see to it that the log can be appended to.
@@ -207,20 +217,21 @@ class Handle:
         mutex = self.mutex
         if not mutex.acquire(False) and not mutex.acquire(timeout=self.lock_timeout):
             raise LockTimeoutError(
-                f"{self.names.lock}: another thread of this process held the handle for {self.lock_timeout:g} s",
+                f"{self.names.lock}: another thread of this process held the handle for"
+                f" {self.lock_timeout:g} s",
                 pid=os.getpid(),
             )
         try:
             if not self._usable or self.read_only:
                 self._become_usable()
             fd = self._lock_fd
-            if not locking.try_lock(fd):  # type: ignore[arg-type]
-                locking.acquire(fd, self.lock_timeout, self.names.lock, self._holder)  # type: ignore[arg-type]
+            if not locking.try_lock(fd):
+                locking.acquire(fd, self.lock_timeout, self.names.lock, self._holder)
         except BaseException:
             self._let_go()
             raise
         try:
-            if not locking.in_place(fd, fmt.CONTROL_SIZE):  # type: ignore[arg-type]
+            if not locking.in_place(fd, fmt.CONTROL_SIZE):
                 self._lock_file_changed()
             words = self._words
             if words[LINEAGE] != self._lineage or words[POISON] or words[HOLDER]:
@@ -250,7 +261,9 @@ class Handle:
     def _become_usable(self) -> None:
         """Refuse when closed; open anew in a forked child."""
         if self.closed:
-            raise QueueClosedError(f"{self.directory}: the handle on queue {self.name!r} was closed; open it again")
+            raise QueueClosedError(
+                f"{self.directory}: the handle on queue {self.name!r} was closed; open it again"
+            )
         if self.read_only:
             raise StorageError(f"{self.directory}: opened read-only", path=str(self.directory))
         if self.forked:
@@ -264,7 +277,9 @@ class Handle:
         """Under the lock: its file was removed, replaced or cut short."""
         fd = self._lock_fd
         if fd is not None and files.size_of(fd) < fmt.CONTROL_SIZE and locking.in_place(fd, 0):
-            files.preallocate(fd, fmt.CONTROL_SIZE)  # all zero: no handle's lineage, so the next check refuses
+            files.preallocate(
+                fd, fmt.CONTROL_SIZE
+            )  # all zero: no handle's lineage, so the next check refuses
             return
         self._take_lock_file_again()
 
@@ -272,7 +287,9 @@ class Handle:
         try:
             self._take_lock_file()
         except OSError as error:
-            raise StorageError(f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock) from error
+            raise StorageError(
+                f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock
+            ) from error
         page = self._page
         if page is None or self._lock_fd is None:
             raise QueueClosedError(f"{self.names.lock}: closed")
@@ -283,7 +300,8 @@ class Handle:
 
     def _refusal(self, why: str) -> StorageError:
         return StorageError(
-            f"{self.directory}: {why}; this handle on queue {self.name!r} can do nothing more: close it and open the"
+            f"{self.directory}: {why}; this handle on queue {self.name!r} can do nothing more: close it"
+            " and open the"
             " queue again",
             path=str(self.directory),
         )
@@ -302,7 +320,9 @@ class Handle:
         try:
             self._settle()
         except OSError as error:
-            raise StorageError(f"{self.directory}: cannot be repaired: {error}", path=str(self.directory)) from error
+            raise StorageError(
+                f"{self.directory}: cannot be repaired: {error}", path=str(self.directory)
+            ) from error
 
     def _settle(self) -> None:
         """Under the lock, after its holder died: adopt what is whole, cut what is not."""
@@ -313,7 +333,9 @@ class Handle:
         self._open_writer()
         files.unlink(self.names.new(newest.number + 1))
         if words[ACTIVE] != newest.number:
-            words[DURABLE] = max(words[DURABLE], newest.base)  # a segment is synced before the next one appears
+            words[DURABLE] = max(
+                words[DURABLE], newest.base
+            )  # a segment is synced before the next one appears
         start, checksum, chained = fmt.SEGMENT_HEADER_SIZE, newest.header.previous_checksum, True
         if chain.reading is newest:
             start, checksum, chained = chain.offset, chain.checksum, chain.chained
@@ -327,7 +349,7 @@ class Handle:
         words[ACTIVE] = newest.number
         words[FLOOR] = max(words[FLOOR], tail.floor)
 
-    # -- forks, closing -----------------------------------------------------------------------------------------
+    # -- forks, closing -----------------------------------------------------------------------------
 
     def after_fork(self) -> None:
         """In a forked child: close inherited descriptors, renew mutexes. Takes no lock."""
@@ -372,5 +394,3 @@ class Handle:
         if self._open_fd is not None:
             os.close(self._open_fd)
             self._open_fd = None
-
-

@@ -2,7 +2,8 @@
 
 Invariants
 - A lock belongs to an open file, so the kernel frees it when its holder dies. Lock files are never unlinked.
-- The descriptor that is locked is never mapped: a map keeps its file open, and a forked child would pin the lock.
+- The descriptor that is locked is never mapped: a map keeps its file open, and a forked child would pin the
+  lock.
 - Nothing here waits without a limit, and the fork hook takes no lock at all.
 """
 
@@ -77,11 +78,26 @@ else:
         portalocker.unlock(fd)
 
 
+class Deadline:
+    """An instant that a wait must not go beyond."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, timeout_s: float) -> None:
+        self._at = time.monotonic() + timeout_s
+
+    def left(self) -> float:
+        """Seconds until then, never negative."""
+        return max(0.0, self._at - time.monotonic())
+
+
 _fstat = os.fstat
 
 
 def in_place(fd: int, size: int) -> bool:
-    """Does an open lock file still have a name and at least `size` bytes, so that a map of it can be touched?"""
+    """Does an open lock file still have a name and at least `size` bytes, so that a map of it can be
+    touched?
+    """
     found = _fstat(fd)
     return found.st_nlink > 0 and found.st_size >= size
 
@@ -97,15 +113,16 @@ def acquire(fd: int, timeout_s: float, path: str, holder: Callable[[], int]) -> 
     for _ in range(_SPINS):
         if try_lock(fd):
             return
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     pause = _FIRST_SLEEP_S
     while not try_lock(fd):
-        left = deadline - time.monotonic()
-        if left <= 0:
+        left = deadline.left()
+        if not left:
             pid = holder()
             who = f"process {pid}" if pid else "another process"
             raise LockTimeoutError(
-                f"{path}: {who} held the lock for {timeout_s:g} s; look whether it is stopped or stuck, or raise the"
+                f"{path}: {who} held the lock for {timeout_s:g} s; look whether it is stopped or stuck,"
+                " or raise the"
                 " lock timeout",
                 pid=pid,
             )
@@ -116,9 +133,9 @@ def acquire(fd: int, timeout_s: float, path: str, holder: Callable[[], int]) -> 
 class HandOver:
     """Waits in the kernel for one lock on behalf of a caller whose patience is limited.
 
-    Polling for a lock that is always wanted loses most turns; a waiter in the kernel gets the next one. The wait
-    happens in a thread of its own; when the caller has gone by then, the thread frees the lock at once. The
-    hand-over owns the descriptor.
+    Polling for a lock that is always wanted loses most turns; a waiter in the kernel gets the next one. The
+    wait happens in a thread of its own; when the caller has gone by then, the thread frees the lock at
+    once. The hand-over owns the descriptor.
     """
 
     def __init__(self, fd: int) -> None:
@@ -131,7 +148,7 @@ class HandOver:
 
     def acquire(self, timeout_s: float) -> bool:
         """True: the caller has the lock and must unlock it. False: it waited in vain."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         with self._condition:
             if self._closed:
                 return False
@@ -141,8 +158,8 @@ class HandOver:
             self._wanted = True
             self._condition.notify_all()
             while not self._held:
-                left = deadline - time.monotonic()
-                if left <= 0 or self._closed:
+                left = deadline.left()
+                if not left or self._closed:
                     self._wanted = False
                     return False
                 self._condition.wait(left)
@@ -160,7 +177,9 @@ class HandOver:
                 os.close(self._fd)
 
     def abandon(self) -> None:
-        """In a forked child, where the thread does not exist: close the inherited descriptor without any lock."""
+        """In a forked child, where the thread does not exist: close the inherited descriptor without any
+        lock.
+        """
         if not self._closed:
             self._closed = True
             os.close(self._fd)

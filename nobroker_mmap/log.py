@@ -1,4 +1,5 @@
-"""The face of the log: open, lock, append, read, wait until durable, rotate, retire, close. Owns the order of steps.
+"""The face of the log: open, lock, append, read, wait until durable, rotate, retire, close. Owns the order
+of steps.
 
 Invariants
 - Bytes are written before `appended` says so, and synced before `durable` does.
@@ -9,7 +10,7 @@ Invariants
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ import msgpack
 from nobroker_mmap import backup as _backup
 from nobroker_mmap import check as _check
 from nobroker_mmap import control as ctl
-from nobroker_mmap import commit, files, locking, manifest, recovery, rotation
+from nobroker_mmap import files, locking, manifest, recovery
 from nobroker_mmap import format as fmt
+from nobroker_mmap.appending import Appending
 from nobroker_mmap.chain import SegmentInfo
 from nobroker_mmap.check import Finding
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import LockTimeoutError, NobrokerError, Restart, StorageError, damaged
-from nobroker_mmap.offsets import Piece, Row, RowSource, RowsOf
-from nobroker_mmap.reading import Reading
-from nobroker_mmap.record import Record, encode
+from nobroker_mmap.offsets import Piece, Row, RowsOf, RowSource
+from nobroker_mmap.record import Record
 from nobroker_mmap.segment import Segment
 from nobroker_mmap.snapshot import Point, SnapshotWriter
 
@@ -35,24 +36,18 @@ LINEAGE, APPENDED, DURABLE, POISON, WAITERS = ctl.LINEAGE, ctl.APPENDED, ctl.DUR
 ACTIVE, SNAPSHOT, FLOOR = ctl.ACTIVE, ctl.SNAPSHOT, ctl.FLOOR
 _HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
 
-Part = tuple[int, int, bytes, bytes, list[Row] | None]
-"""(type, flags, packed head, packed tail, rows or None to have the application's function asked)"""
 
-
-class Log(Reading):
+class Log(Appending):
     """One named log in a directory.
 
     Args:
-        directory: where its files are; made when missing.
-        name: letters, digits, ".", "_", "-"; at most 100.
-        segment_size: bytes of a full-grown segment, a power of two from 64 KiB to 256 MiB.
-        fsync: whether `wait_durable` waits for the disk.
-        lock_timeout: seconds to wait for the lock.
-        read_only: change no byte and take no lock.
-        boot_id: what tells this boot of the machine from others.
-        rows: pure function of a record: its rows (first key, index in the record, count).
-        max_bytes: for the caller's own check against `bytes_used()`.
-        indexed_types, moved_types: record types that `rows` is asked for; the second, those that move existing keys.
+        directory: where its files are; made when missing. name: letters, digits, ".", "_", "-"; at most
+        100. segment_size: bytes of a full-grown segment, a power of two from 64 KiB to 256 MiB. fsync:
+        whether `wait_durable` waits for the disk. lock_timeout: seconds to wait for the lock. read_only:
+        change no byte and take no lock. boot_id: what tells this boot of the machine from others. rows:
+        pure function of a record: its rows (first key, index in the record, count). max_bytes: for the
+        caller's own check against `bytes_used()`. indexed_types, moved_types: record types that `rows` is
+        asked for; the second, those that move existing keys.
 
     Raises:
         CorruptLogError, StorageError, LockTimeoutError, ValueError: see the methods of `Handle`.
@@ -74,7 +69,6 @@ class Log(Reading):
         moved_types: frozenset[int] = frozenset(),
     ) -> None:
         self.max_bytes = max_bytes
-        self._prepared = 0
         self._snapshot_known = (0, fmt.MIN_SNAPSHOT_GROWTH)
         super().__init__(
             directory,
@@ -87,7 +81,7 @@ class Log(Reading):
             source=RowSource(rows, indexed_types, moved_types),
         )
 
-    # -- facts --------------------------------------------------------------------------------------------------
+    # -- facts --------------------------------------------------------------------------------------
 
     @property
     def log_id(self) -> int:
@@ -115,216 +109,12 @@ class Log(Reading):
         """Size of the segment files that count, in bytes."""
         return sum(segment.size for segment in self._chain.segments.values())
 
-    # -- appending ----------------------------------------------------------------------------------------------
-
-    def append(self, parts: Sequence[Part]) -> tuple[list[int], int]:
-        """Append one group. The caller holds the lock and has applied all records.
-
-        Returns:
-            The LSN of each record, and the end of the group for `wait_durable`.
-
-        Raises:
-            StorageError: it was not written (or, by its outcome, may have been).
-            ValueError: the group is larger than 256 MiB; write it in chunks.
-        """
-        chain, words = self._chain, self._words
-        lsn = chain.cursor
-        if words[APPENDED] != lsn:
-            raise RuntimeError("records of others must be applied before a group is appended")
-        size = 0
-        for part in parts:
-            size += (_HEADER + len(part[2]) + len(part[3]) + 7) & ~7
-        segment = chain.reading
-        offset = lsn - segment.origin
-        if offset + size > segment.size or segment is not chain.newest or words[ACTIVE] != segment.number:
-            segment = self._make_room(size)
-            lsn = chain.cursor
-            offset = lsn - segment.origin
-        data, lsns, checksum, rows = self._frame(parts, segment, lsn)
-        room = segment.size - offset - size
-        fd = self._writing[1]  # type: ignore[index]
-        try:
-            files.write_at(fd, data + _TERMINATOR if room >= 64 else data + bytes(room), offset)
-        except OSError as error:
-            raise self._write_failed(error, fd, segment, offset, len(data) + min(64, room)) from error
-        end = lsn + size
-        words[APPENDED] = end
-        chain.cursor, chain.checksum, chain.chained = end, checksum, True
-        chain.last_type = parts[-1][0]
-        for at, found, moved in rows:
-            chain.table.add(at, found, moved=moved)
-        if not locking.in_place(self._lock_fd, 0):  # type: ignore[arg-type]
-            raise StorageError(
-                f"{self.names.lock}: the lock file was removed while a group was written; whether it counts is decided"
-                " by whoever made the new one",
-                path=self.names.lock,
-                outcome="unknown",
-            )
-        if offset + size > segment.size >> 1 and self._prepared <= segment.number:
-            self._prepare(segment)
-        return lsns, end
-
-    def _frame(
-        self, parts: Sequence[Part], segment: Segment, lsn: int
-    ) -> tuple[bytes, list[int], int, list[tuple[int, list[Row], bool]]]:
-        """Bytes of a group, the LSNs of its records, the last checksum, and the rows."""
-        source, checksum, durable = self._source, self._chain.checksum, self._words[DURABLE]
-        number, lineage, origin = segment.place
-        lsns: list[int] = []
-        rows: list[tuple[int, list[Row], bool]] = []
-        blobs: list[bytes] = []
-        left = len(parts)
-        if not left:
-            raise ValueError("a group has at least one record")
-        for kind, flags, head, tail, found in parts:
-            left -= 1
-            previous = checksum
-            if not left:
-                flags |= _LAST
-            blob, checksum = encode(kind, flags, head, tail, number, lineage, lsn, durable, previous)
-            if found is None and kind in source.indexed:
-                found = source.rows(
-                    Record(lsn, lsn + len(blob), kind, flags, len(head), head + tail, number, lsn - origin, checksum,
-                           durable, previous)
-                )  # fmt: skip
-            if found:
-                rows.append((lsn - origin, found, kind in source.moved))
-            lsns.append(lsn)
-            blobs.append(blob)
-            lsn += len(blob)
-        return blobs[0] if len(blobs) == 1 else b"".join(blobs), lsns, checksum, rows
-
-    def _write_failed(self, error: OSError, fd: int, segment: Segment, offset: int, size: int) -> StorageError:
-        """Make sure that nothing of a failed write can be seen, and say whether that worked."""
-        outcome: Any = "not written"
-        try:
-            files.zero_range(fd, offset, offset + size)
-        except OSError:
-            outcome = "unknown"
-        return StorageError(
-            f"{segment.path}: the write failed: {error}; free some space or look after the disk, then try again",
-            path=segment.path,
-            outcome=outcome,
-        )
-
-    # -- rotation -----------------------------------------------------------------------------------------------
-
-    def _make_room(self, size: int) -> Segment:
-        """Have a newest segment, with the cursor in it, that takes a group of `size` bytes."""
-        if size > fmt.MAX_GROUP_SIZE:
-            raise ValueError(f"a group of {size} bytes; chunk it: one call writes at most {fmt.MAX_GROUP_SIZE} bytes")
-        chain = self._chain
-        if self._words[ACTIVE] > chain.newest.number:
-            self._catch_up_segments()
-        while chain.reading is not chain.newest and chain.step():
-            pass
-        self._open_writer()
-        if chain.offset + size > chain.reading.size:
-            self._rotate(size)
-        return chain.reading
-
-    def seal(self) -> None:
-        """Begin a new segment now. The caller holds the lock and has applied all records."""
-        self._make_room(0)
-        self._rotate(0)
-
-    def _rotate(self, group: int) -> None:
-        chain, words = self._chain, self._words
-        sealed = chain.reading
-        self.sync_now()
-        header = rotation.successor(
-            sealed, size=rotation.next_size(self.segment_size, sealed.size, group), log_id=sealed.header.log_id,
-            lineage=self._lineage, base=chain.cursor, end=chain.offset, checksum=chain.checksum, floor=chain.floor,
-        )  # fmt: skip
-        try:
-            following = rotation.make(self.names, header)
-        except OSError as error:
-            words[POISON] = 1
-            raise commit.sync_failed(self.names.directory, error) from error
-        end = chain.offset
-        words[ACTIVE] = following.number
-        sealed.end = end
-        chain.write_sidecar(sealed, chain.table)
-        chain.join(following)
-        chain.step()
-        self._open_writer()
-        manifest.write(self.names, self._tag, chain.floor, chain.segments.values())
-
-    def _prepare(self, segment: Segment) -> None:
-        """Reserve the next segment while there is room, so that a full disk still takes acknowledgements."""
-        self._prepared = segment.number + 1
-        size = rotation.next_size(self.segment_size, segment.size, 0)
-        try:
-            if files.is_regular(self.names.new(self._prepared)) is None:
-                rotation.prepare(self.names, self._prepared, size)
-        except OSError as error:
-            _log.warning("%s: no space for the next segment yet (%s)", self.names.new(self._prepared), error)
-
-    # -- durability ---------------------------------------------------------------------------------------------
-
-    def wait_durable(self, end: int, *, force: bool = False) -> None:
-        """Return when everything before `end` is on the disk. The caller does not hold the lock.
-
-        With `fsync=False` it returns at once unless `force`.
-
-        Raises:
-            StorageError: with outcome "unknown": a sync failed.
-        """
-        words = self._words
-        if words is None:
-            self._refuse_closed()
-            return
-        if words[DURABLE] >= end and words[LINEAGE] == self._lineage and not words[POISON]:
-            return
-        if not (self.fsync or force):
-            return
-        group_commit = self._commit
-        if group_commit is None or self.forked:
-            self._refuse_closed()
-            return
-        group_commit.run(lambda: self._is_durable(end), lambda: self._sync(end))
-
-    def _is_durable(self, end: int) -> bool:
-        words = self._words
-        if words is None:
-            raise StorageError(f"{self.directory}: closed before the sync", path=str(self.directory), outcome="unknown")
-        if words[POISON] or words[LINEAGE] != self._lineage:
-            error = self._refusal("a sync of it failed, or it was repaired, before this was durable")
-            error.outcome = "unknown"
-            raise error
-        return bool(words[DURABLE] >= end)
-
-    def _sync(self, end: int) -> None:
-        """Sync the newest segment and publish what that made durable."""
-        words, writing = self._words, self._writing
-        target = words[APPENDED]
-        if writing is None or words[ACTIVE] != writing[0]:
-            # Others rotated since: what this handle appended is in a segment that was synced before.
-            if self._is_durable(end):
-                return
-            raise StorageError(
-                f"{self.directory}: the log moved on before this was durable",
-                path=str(self.directory),
-                outcome="unknown",
-            )
-        try:
-            files.sync_data(writing[1])
-        except OSError as error:
-            words[POISON] = 1
-            raise commit.sync_failed(self.names.segment(writing[0]), error) from error
-        self._is_durable(end)
-        if words[DURABLE] < target:
-            words[DURABLE] = target
-
-    def sync_now(self) -> None:
-        """Make everything appended durable. The caller holds the lock and has applied all records."""
-        self._open_writer()
-        self.wait_durable(self._words[APPENDED], force=True)
-
-    # -- reading by key -----------------------------------------------------------------------------------------
+    # -- reading by key -----------------------------------------------------------------------------
 
     def find(self, first_key: int, last_key: int) -> list[Piece]:
-        """Where the newest copies of a range of keys (both inclusive) are, by key; keys nobody wrote are left out."""
+        """Where the newest copies of a range of keys (both inclusive) are, by key; keys nobody wrote are
+        left out.
+        """
         return self._chain.find(first_key, last_key)
 
     def read(self, where: Piece | tuple[Segment | int, int]) -> Record:
@@ -361,7 +151,7 @@ class Log(Reading):
         """(rows of new keys, rows of moved keys) of a segment, each (first key, index, count), by key."""
         return self._chain.rows_of(number)
 
-    # -- compaction ---------------------------------------------------------------------------------------------
+    # -- compaction ---------------------------------------------------------------------------------
 
     def retire(self, first_counting: int, head: dict[str, Any]) -> int:
         """Let all segments below `first_counting` leave. What must be kept of them was appended before.
@@ -391,7 +181,7 @@ class Log(Reading):
         manifest.write(self.names, self._tag, first_counting, chain.segments.values())
         return end
 
-    # -- snapshots ----------------------------------------------------------------------------------------------
+    # -- snapshots ----------------------------------------------------------------------------------
 
     def snapshot_due(self) -> bool:
         """Did the log grow, since the last snapshot, by its size and at least 4 MiB?"""
@@ -420,11 +210,17 @@ class Log(Reading):
         self._snapshots = getattr(self, "_snapshots", 0) + 1
         try:
             return SnapshotWriter(
-                self.names, f"{self._tag}-{self._snapshots}", point, chain.table_of(segment),
-                settle=lambda end: self.wait_durable(end, force=True), done=self._snapshot_written,
-            )  # fmt: skip
+                self.names,
+                f"{self._tag}-{self._snapshots}",
+                point,
+                chain.table_of(segment),
+                settle=lambda end: self.wait_durable(end, force=True),
+                done=self._snapshot_written,
+            )
         except OSError as error:
-            raise StorageError(f"{self.names.snapshot}: cannot be written: {error}", path=self.names.snapshot) from error
+            raise StorageError(
+                f"{self.names.snapshot}: cannot be written: {error}", path=self.names.snapshot
+            ) from error
 
     def _snapshot_written(self, lsn: int) -> bool:
         """Does a snapshot of this LSN still have a use? Called when it is about to get its name."""
@@ -434,13 +230,14 @@ class Log(Reading):
         words[SNAPSHOT] = lsn
         return True
 
-    # -- closing ------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------
 
     def close(self, snapshot: Callable[[SnapshotWriter], None] | None = None) -> None:
-        """Close the handle. The last one, when the lock is free within 1 s, leaves a snapshot and a CLOSE record.
+        """Close the handle. The last one, when the lock is free within 1 s, leaves a snapshot and a CLOSE
+        record.
 
-        Idempotent; everything is released whatever happens. A failure to close cleanly is logged: it costs the next
-        opening the proof that nothing was lost, no more.
+        Idempotent; everything is released whatever happens. A failure to close cleanly is logged: it costs
+        the next opening the proof that nothing was lost, no more.
         """
         if self.closed:
             return
@@ -449,7 +246,9 @@ class Log(Reading):
                 self._try_to_close_cleanly(snapshot)
         finally:
             if not self.mutex.acquire(timeout=max(1.0, self.lock_timeout)):
-                raise LockTimeoutError(f"{self.directory}: a thread is still working with the queue", pid=os.getpid())
+                raise LockTimeoutError(
+                    f"{self.directory}: a thread is still working with the queue", pid=os.getpid()
+                )
             try:
                 self._release_files()
             finally:
@@ -487,7 +286,9 @@ class Log(Reading):
         self._make_room(_HEADER + 128)
         self.sync_now()
         head = {"b": self.boot_id, "i": files.inode_of(self._writing[1])} if self._writing else {}
-        self.append([(fmt.CLOSE, fmt.SKIPPABLE, msgpack.packb(head, unicode_errors="surrogatepass"), b"", [])])
+        self.append(
+            [(fmt.CLOSE, fmt.SKIPPABLE, msgpack.packb(head, unicode_errors="surrogatepass"), b"", [])]
+        )
         self.sync_now()
 
     def _last_type(self) -> int:
@@ -496,7 +297,7 @@ class Log(Reading):
             return opened.tail.last_type
         return chain.last_type
 
-    # -- waiting ------------------------------------------------------------------------------------------------
+    # -- waiting ------------------------------------------------------------------------------------
 
     def announce(self) -> None:
         """Say that somebody is about to wait; then look once more, then `wait`."""
@@ -520,7 +321,7 @@ class Log(Reading):
         """Wake all waiters of this handle."""
         self._waiters.wake_local()
 
-    # -- looking after ------------------------------------------------------------------------------------------
+    # -- looking after ------------------------------------------------------------------------------
 
     def check(self) -> list[Finding]:
         """Read the whole log from the files and say what is wrong; changes nothing."""
@@ -534,5 +335,3 @@ class Log(Reading):
             StorageError: it cannot be copied.
         """
         return _backup.copy_log(self.names, Path(target), self._words, self._chain.newest.number)
-
-

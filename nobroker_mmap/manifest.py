@@ -1,7 +1,7 @@
 """The manifest: which segments count, as JSON for people and scripts.
 
-Invariant: nobody in the project reads it. It is derived from the headers after each change of the set of segments, so a
-lost, stale or foreign one changes nothing.
+Invariant: nobody in the project reads it. It is derived from the headers after each change of the set of
+segments, so a lost, stale or foreign one changes nothing.
 """
 
 import json

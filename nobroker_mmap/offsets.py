@@ -1,11 +1,11 @@
 """The index: which record holds a key. Sidecar files of sealed segments, arrays for the one being written.
 
 Invariants
-- A sidecar is believed only when segment number, lineage, end and checksum fit; else the segment is scanned. Losing or
-  swapping one changes no answer.
+- A sidecar is believed only when segment number, lineage, end and checksum fit; else the segment is
+  scanned. Losing or swapping one changes no answer.
 - The newest copy of a key wins: later segments over earlier ones, later records over earlier ones.
-- Rows that ENQUEUE made rise along the log, so the segment that holds a key is found by bisection; only segments with
-  rows that MOVE made are looked at besides.
+- Rows that ENQUEUE made rise along the log, so the segment that holds a key is found by bisection; only
+  segments with rows that MOVE made are looked at besides.
 """
 
 import sys
@@ -28,11 +28,13 @@ _COUNT = 0xFFFF
 
 
 class Piece(NamedTuple):
-    """Consecutive keys `first`…`last` in the record at `offset` of `segment`; `index` is where `first` is in it."""
+    """Consecutive keys `first`…`last` in the record at `offset` of `segment`; `index` is where `first` is
+    in it.
+    """
 
     segment: Segment
     offset: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
     first: int
     last: int
 
@@ -40,7 +42,8 @@ class Piece(NamedTuple):
 class Table:
     """Rows of one segment: two flat arrays of (first key, packed place) pairs, one per way they were made.
 
-    The rows of the segment being written are kept in the order of the log; `find` needs no other while keys rise.
+    The rows of the segment being written are kept in the order of the log; `find` needs no other while keys
+    rise.
     """
 
     __slots__ = ("_sorted", "enqueued", "moved")
@@ -71,7 +74,9 @@ class Table:
             self._sorted = True
 
     def overlapping(self, first: int, last: int, *, moved: bool) -> list[tuple[int, int, int, int]]:
-        """(offset, index, first, last) of the rows that have keys in a range, cut to it; the latest record first."""
+        """(offset, index, first, last) of the rows that have keys in a range, cut to it; the latest record
+        first.
+        """
         self.settle()
         rows = self.moved if moved else self.enqueued
         if not rows:
@@ -85,9 +90,7 @@ class Table:
             if stop >= first:
                 low = max(first, start)
                 found.append((place >> 32, (place >> 16 & _COUNT) + low - start, low, min(last, stop)))
-            elif start + _COUNT <= first:
-                break
-            elif not moved:
+            elif start + _COUNT <= first or not moved:
                 break
         if len(found) > 1:
             found.sort(reverse=True)
@@ -152,8 +155,15 @@ def unpack_rows(raw: bytes, enqueued: int, moved: int) -> Table | None:
 def write_sidecar(path: str, temporary: str, segment: Segment, table: Table) -> None:
     """Write the sidecar of a sealed segment. It is not synced: a torn one does not verify."""
     rows = table.pack()
-    fields = (fmt.SIDECAR_MAGIC, fmt.SIDECAR_VERSION, segment.number, segment.header.lineage,
-              len(table.enqueued) // 2, len(table.moved) // 2, segment.end)  # fmt: skip
+    fields = (
+        fmt.SIDECAR_MAGIC,
+        fmt.SIDECAR_VERSION,
+        segment.number,
+        segment.header.lineage,
+        len(table.enqueued) // 2,
+        len(table.moved) // 2,
+        segment.end,
+    )
     files.write_cache(path, temporary, [_header(fields, rows), rows], sync=False)
 
 
@@ -199,7 +209,13 @@ class RowSource:
     def scan(self, segment: Segment) -> Table:
         """The rows of a segment from its records: all that verify, up to its end."""
         table = Table()
-        scan = Scan(segment.read, segment.place, fmt.SEGMENT_HEADER_SIZE, segment.limit, segment.header.previous_checksum)
+        scan = Scan(
+            segment.read,
+            segment.place,
+            fmt.SEGMENT_HEADER_SIZE,
+            segment.limit,
+            segment.header.previous_checksum,
+        )
         for record in scan:
             self.add(table, record)
         table.settle()
@@ -246,7 +262,9 @@ class Index:
         return self._sealed
 
     def find(self, active: tuple[Segment, Table] | None, first: int, last: int) -> list[Piece]:
-        """Pieces that hold the newest copies of a range of keys, by key; keys that no record holds are left out."""
+        """Pieces that hold the newest copies of a range of keys, by key; keys that no record holds are left
+        out.
+        """
         missing = [(first, last)]
         found: list[Piece] = []
         if active is not None:
@@ -263,7 +281,9 @@ class Index:
             while at >= 0 and missing:
                 entry = self._sealed[at]
                 if entry.first <= missing[-1][1] and entry.last >= missing[0][0]:
-                    missing = _claim(entry.segment, self._table_of(entry.segment), missing, found, moved=False)
+                    missing = _claim(
+                        entry.segment, self._table_of(entry.segment), missing, found, moved=False
+                    )
                 elif 0 <= entry.last < missing[0][0]:
                     break
                 at -= 1

@@ -1,10 +1,10 @@
 """The steps of an opening, in their order, under the lock (or, read-only, without one and without a change).
 
 Invariants
-- The control page is trusted only when it speaks of this boot, this file and the newest lineage; when it does not,
-  everything retained is synced before the page is set anew.
-- A lock file that was never used, or is a copy, beside existing segments means that somebody may still write under
-  another lock: the log goes on in a new lineage.
+- The control page is trusted only when it speaks of this boot, this file and the newest lineage; when it
+  does not, everything retained is synced before the page is set anew.
+- A lock file that was never used, or is a copy, beside existing segments means that somebody may still
+  write under another lock: the log goes on in a new lineage.
 - An opening proves that nothing was lost, or says that it cannot (`unproven`).
 """
 
@@ -116,7 +116,9 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
                 page.zero()
                 recovery.sync_segments(segments)
             elif len(found["seg"]) > len(segments):
-                files.sync_data(fd)  # the RETIRE record must be durable before the files it retires are removed
+                files.sync_data(
+                    fd
+                )  # the RETIRE record must be durable before the files it retires are removed
     except OSError as error:
         raise StorageError(f"{newest.path}: could not be opened: {error}", path=newest.path) from error
     finally:
@@ -126,7 +128,9 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
     return opened
 
 
-def _find_end(names: fmt.Names, fd: int, newest: Segment, report: RecoveryReport) -> tuple[Tail, Snapshot | None, int]:
+def _find_end(
+    names: fmt.Names, fd: int, newest: Segment, report: RecoveryReport
+) -> tuple[Tail, Snapshot | None, int]:
     """The tail of the newest segment, the snapshot when it fits, and the floor."""
     read = recovery.file_reader(fd)
     snap, note = snapshot.load(names.snapshot, newest.header.log_id)
@@ -205,11 +209,14 @@ def _continues(segment: Segment, offset: int, checksum: int) -> bool:
         os.close(fd)
 
 
-def _create(names: fmt.Names, page: ControlPage, boot: int, segment_size: int, report: RecoveryReport) -> Opened:
+def _create(
+    names: fmt.Names, page: ControlPage, boot: int, segment_size: int, report: RecoveryReport
+) -> Opened:
     if page.valid(boot) and page.words[ctl.ACTIVE]:
         missing = names.segment(page.words[ctl.ACTIVE])
         raise CorruptLogError(
-            f"{missing}: the file is missing, and so is every other segment, though processes of this boot used them;"
+            f"{missing}: the file is missing, and so is every other segment, though processes of this"
+            " boot used them;"
             f" put the files back, or remove {names.lock} to begin an empty queue",
             path=missing,
             offset=0,
@@ -217,9 +224,15 @@ def _create(names: fmt.Names, page: ControlPage, boot: int, segment_size: int, r
     page.zero()
     recovery.remove_leftovers(names, 1, report.notes)
     header = rotation.successor(
-        None, size=rotation.next_size(segment_size, 0, 0), log_id=rotation.random_u64(),
-        lineage=rotation.random_u64(), base=0, end=0, checksum=0, floor=1,
-    )  # fmt: skip
+        None,
+        size=rotation.next_size(segment_size, 0, 0),
+        log_id=rotation.random_u64(),
+        lineage=rotation.random_u64(),
+        base=0,
+        end=0,
+        checksum=0,
+        floor=1,
+    )
     segment = rotation.make(names, header)
     start = fmt.SEGMENT_HEADER_SIZE
     opened = Opened([segment], Tail(start, 0, 0, b"", 0, start, 0, 0), report, lineage=header.lineage)
@@ -249,17 +262,23 @@ def _closed_here(body: bytes, fd: int) -> bool:
     return isinstance(head, dict) and head.get("i") == files.inode_of(fd)
 
 
-def _fence(names: fmt.Names, page: ControlPage, opened: Opened, poisoned: bool, floor: int, segment_size: int) -> None:
+def _fence(
+    names: fmt.Names, page: ControlPage, opened: Opened, poisoned: bool, floor: int, segment_size: int
+) -> None:
     newest, tail, report = opened.segments[-1], opened.tail, opened.report
     end = newest.origin + tail.end
     highest = max(end, page.words[ctl.APPENDED] if poisoned else 0)
     if poisoned:
         durable: int | None = page.words[ctl.DURABLE]
-        report.notes.append(f"{newest.path}: after a failed sync, what was not known to be durable was written anew")
+        report.notes.append(
+            f"{newest.path}: after a failed sync, what was not known to be durable was written anew"
+        )
     else:
         durable = None
         recovery.sync_segments(opened.segments)
-        report.notes.append(f"{names.lock}: the lock file was new or a copy; the log goes on in a new segment")
+        report.notes.append(
+            f"{names.lock}: the lock file was new or a copy; the log goes on in a new segment"
+        )
     segment, opened.tail = recovery.fence(names, newest, tail, durable, highest, floor, segment_size)
     opened.segments.append(segment)
     opened.lineage = segment.header.lineage

@@ -2,8 +2,8 @@
 
 Invariants
 - Only whole groups are given out, and the cursor and the index are past a group before its first record is.
-- With a control page of this boot, every byte up to its appended-up-to was completely written: what does not verify
-  there, after a few looks, is damage. Without one, reading ends where nothing verifies.
+- With a control page of this boot, every byte up to its appended-up-to was completely written: what does
+  not verify there, after a few looks, is damage. Without one, reading ends where nothing verifies.
 - Segments that were retired under the reader mean `Restart`, never an error and never a gap.
 """
 
@@ -33,7 +33,8 @@ class Reading(Handle):
     def load_snapshot(self) -> Iterator[object] | None:
         """Begin anew: the objects of the newest snapshot that fits, and the cursor set to its LSN.
 
-        None when there is none; the cursor is then at the first record that counts. The caller holds the mutex.
+        None when there is none; the cursor is then at the first record that counts. The caller holds the
+        mutex.
         """
         self._refuse_closed()
         if self.forked:
@@ -47,7 +48,9 @@ class Reading(Handle):
             snap, _ = snapshot.load(self.names.snapshot, self._chain.newest.header.log_id)
             self._catch_up_segments()
         opened.snapshot_used, opened.snapshot = True, None
-        segment = opening.snapshot_fits(list(self._chain.segments.values()), snap, opened.known) if snap else None
+        segment = (
+            opening.snapshot_fits(list(self._chain.segments.values()), snap, opened.known) if snap else None
+        )
         if snap is not None and segment is not None:
             lsn = max(snap.lsn, segment.base)
             if lsn == segment.base or snap.segment == segment.number:
@@ -59,7 +62,8 @@ class Reading(Handle):
         return None
 
     def records(self, limit_bytes: int | None = None) -> Iterator[Record]:
-        """Whole groups from the cursor to the end that is known now, of types that the application has to see.
+        """Whole groups from the cursor to the end that is known now, of types that the application has to
+        see.
 
         Args:
             limit_bytes: stop after the group with which this many bytes were read.
@@ -67,9 +71,9 @@ class Reading(Handle):
         The caller holds the mutex (as `lock` takes it). The cursor moves as it goes.
 
         Raises:
-            CorruptLogError: with file and offset; in a read-only handle reading ends there instead (`damage`).
-            Restart: segments left under the reader, or the process was forked; load the snapshot again.
-            StorageError: the log went on in a new lineage; open it again.
+            CorruptLogError: with file and offset; in a read-only handle reading ends there instead
+            (`damage`). Restart: segments left under the reader, or the process was forked; load the
+            snapshot again. StorageError: the log went on in a new lineage; open it again.
         """
         chain = self._chain
         start = chain.cursor
@@ -135,7 +139,7 @@ class Reading(Handle):
         if goal is not None and not segment.end:
             stop = min(stop, max(chain.offset, goal - segment.origin))
         try:
-            chain.maps.touch(segment).map()
+            chain.maps.use(segment).map()
         except FileNotFoundError:
             self._refuse_retired(segment)
             raise damaged(segment.path, 0, "the file is missing") from None
@@ -210,7 +214,9 @@ class Reading(Handle):
 
     def _refuse_closed(self) -> None:
         if self.closed:
-            raise QueueClosedError(f"{self.directory}: the handle on queue {self.name!r} was closed; open it again")
+            raise QueueClosedError(
+                f"{self.directory}: the handle on queue {self.name!r} was closed; open it again"
+            )
 
     def _become_usable_quietly(self) -> None:
         try:

@@ -1,9 +1,10 @@
 """Bytes to record and back. No I/O, no clock.
 
 Invariants
-- A record is believed only when magic, segment number, lineage, position and checksum all fit, so a stale, copied,
-  moved or foreign record never passes. Its bytes are copied once and the copy is checked.
-- Every record verifies alone; the chain of checksums is the reader's business, so one bad record hides none after it.
+- A record is believed only when magic, segment number, lineage, position and checksum all fit, so a stale,
+  copied, moved or foreign record never passes. Its bytes are copied once and the copy is checked.
+- Every record verifies alone; the chain of checksums is the reader's business, so one bad record hides none
+  after it.
 - Lengths are bounded before anything is decoded, and only a head whose record verified is decoded.
 """
 
@@ -29,8 +30,9 @@ _SMALL = 16 * fmt.KIB
 class Record(NamedTuple):
     """One verified record.
 
-    `lsn` is where it begins and `end` where the next may; `offset` is its place in the file of segment `segment`;
-    `previous` is the checksum of the record before it; `durable` the LSN up to which all was known to be on the disk.
+    `lsn` is where it begins and `end` where the next may; `offset` is its place in the file of segment
+    `segment`; `previous` is the checksum of the record before it; `durable` the LSN up to which all was
+    known to be on the disk.
     """
 
     lsn: int
@@ -74,7 +76,8 @@ class Record(NamedTuple):
     def _bad(self, why: str) -> CorruptLogError:
         where = f"segment {self.segment:06d}"
         return CorruptLogError(
-            f"{where}: the record at offset {self.offset} verifies but {why}; it was not written by this library",
+            f"{where}: the record at offset {self.offset} verifies but {why}; it was not written by"
+            " this library",
             path=where,
             offset=self.offset,
         )
@@ -100,12 +103,22 @@ def checksum_of(header: bytes, head: bytes, tail: bytes) -> int:
 
 
 def encode(
-    type: int, flags: int, head: bytes, tail: bytes, segno: int, lineage: int, lsn: int, durable: int, prev: int
+    type: int,
+    flags: int,
+    head: bytes,
+    tail: bytes,
+    segno: int,
+    lineage: int,
+    lsn: int,
+    durable: int,
+    prev: int,
 ) -> tuple[bytes, int]:
     """Frame one record; returns its bytes, padding included, and its checksum."""
     head_size = len(head)
     size = head_size + len(tail)
-    header = _pack_header(_MAGIC, type, flags, 0, size, head_size, segno, 0, lineage, lsn, durable, prev, 0)[:_CHECKED]
+    header = _pack_header(_MAGIC, type, flags, 0, size, head_size, segno, 0, lineage, lsn, durable, prev, 0)[
+        :_CHECKED
+    ]
     if size <= _SMALL:
         body = head + tail
         checksum: int = xxh3_64_intdigest(header + body)
@@ -150,7 +163,17 @@ def parse(buffer: bytes, at: int, place: Place, offset: int) -> Record | None:
     elif checksum_of(header, body, b"") != checksum:
         return None
     return Record(
-        lsn, lsn + ((size + _HEADER + 7) & ~7), kind, flags, head_len, body, number, offset, checksum, durable, previous
+        lsn,
+        lsn + ((size + _HEADER + 7) & ~7),
+        kind,
+        flags,
+        head_len,
+        body,
+        number,
+        offset,
+        checksum,
+        durable,
+        previous,
     )
 
 
@@ -166,7 +189,9 @@ class Scan:
     Stops before the first position that holds none. `offset` and `checksum` then say where, and after what.
     """
 
-    def __init__(self, read: Reader, place: Place, start: int, stop: int, checksum: int, *, chained: bool = True) -> None:
+    def __init__(
+        self, read: Reader, place: Place, start: int, stop: int, checksum: int, *, chained: bool = True
+    ) -> None:
         self.offset = start
         self.checksum = checksum
         self._chained = chained

@@ -1,9 +1,11 @@
 """Opening: which segments count, where the log ends, and what to do with what lies beyond.
 
 Invariants
-- Nothing that was promised is removed. A tail that does not verify is *torn*, and cut, only when no later record, no
-  control page of this boot and no later segment says that it had been acknowledged; else it is *damage* and stays.
-- What is cut is copied aside first. What may not be durable after a failed sync is written anew into a new lineage.
+- Nothing that was promised is removed. A tail that does not verify is *torn*, and cut, only when no later
+  record, no control page of this boot and no later segment says that it had been acknowledged; else it is
+  *damage* and stays.
+- What is cut is copied aside first. What may not be durable after a failed sync is written anew into a new
+  lineage.
 - Segment files are read here with positioned reads: a file of unknown state is never touched through a map.
 - Functions whose name begins with `find` or `read` change nothing; those that repair run under the lock.
 """
@@ -27,7 +29,7 @@ _BLOCK = 1 << 20
 
 @dataclass
 class RecoveryReport:
-    """What an opening found and did. `bytes_discarded` were promised to nobody and are kept in `torn_file`."""
+    """What an opening found and did. `bytes_discarded` were promised to nobody; `torn_file` has them."""
 
     records_applied: int = 0
     bytes_scanned: int = 0
@@ -65,10 +67,18 @@ def file_reader(fd: int) -> Reader:
 
 
 def find_tail(
-    read: Reader, segment: Segment, start: int, checksum: int, stop: int | None = None, *, chained: bool = True
+    read: Reader,
+    segment: Segment,
+    start: int,
+    checksum: int,
+    stop: int | None = None,
+    *,
+    chained: bool = True,
 ) -> Tail:
     """Follow the records from a known group end to where they end."""
-    scan = Scan(read, segment.place, start, segment.limit if stop is None else stop, checksum, chained=chained)
+    scan = Scan(
+        read, segment.place, start, segment.limit if stop is None else stop, checksum, chained=chained
+    )
     end, floor, records, orphans = start, 0, 0, 0
     last: Record | None = None
     floors: list[Record] = []
@@ -83,17 +93,20 @@ def find_tail(
             for retire in floors:
                 floor = max(floor, retired_floor(retire))
             floors.clear()
-    kind, body = (last.type, last.body) if last is not None and last.type < fmt.FIRST_APPLICATION_TYPE else (0, b"")
+    kind, body = (
+        (last.type, last.body) if last is not None and last.type < fmt.FIRST_APPLICATION_TYPE else (0, b"")
+    )
     if last is not None and not kind:
         kind = last.type
     return Tail(end, checksum, kind, body, floor, scan.offset, records, orphans)
 
 
 def find_later_records(fd: int, segment: Segment, start: int, stop: int) -> list[Record]:
-    """Every record that verifies by itself at any place from `start` on.
+    """Every record that verifies by itself at any place from `start` on; only the log's own with their body.
 
-    Bytes made to look like many huge records could cost hours of checksums; the work is bounded, and beyond the bound
-    the answer is as if a record with the highest durable-up-to had been found, which keeps everything.
+    Bytes made to look like many huge records could cost hours of checksums; the work is bounded, and beyond
+    the bound the answer is as if a record with the highest durable-up-to had been found, which keeps
+    everything.
     """
     found: list[Record] = []
     budget = 16 * segment.size + (64 << 20)
@@ -109,13 +122,16 @@ def find_later_records(fd: int, segment: Segment, start: int, stop: int) -> list
                 if size and offset + size <= stop and parse_header_fits(block, hit, segment, offset):
                     budget -= size
                     if budget < 0:
-                        raise damaged(segment.path, start, "what follows looks like too many records to be told apart")
+                        raise damaged(
+                            segment.path, start, "what follows looks like too many records to be told apart"
+                        )
                     whole = block[hit : hit + size]
                     if len(whole) < size:
                         whole = files.read_at(fd, size, offset)
                     record = parse(whole, 0, segment.place, offset)
                     if record is not None:
-                        found.append(record._replace(body=b""))
+                        own = record.type < fmt.FIRST_APPLICATION_TYPE
+                        found.append(record if own else record._replace(body=b""))
                         covered = max(covered, offset + size)
                         if hit + size >= len(block):
                             break
@@ -139,14 +155,20 @@ def parse_header_fits(block: bytes, at: int, segment: Segment, offset: int) -> b
     if len(block) - at < fmt.RECORD_HEADER_SIZE:
         return False
     fields = fmt.RECORD_HEADER.unpack_from(block, at)
-    return fields[6] == segment.number and fields[8] == segment.header.lineage and fields[9] == segment.origin + offset
+    return (fields[6], fields[8], fields[9]) == (
+        segment.number,
+        segment.header.lineage,
+        segment.origin + offset,
+    )
 
 
 def find_damage(fd: int, segment: Segment, tail: Tail, promised: int) -> CorruptLogError | None:
     """Why what lies beyond the tail's end was promised; None when nothing says so."""
     end_lsn = segment.origin + tail.end
     if promised > end_lsn:
-        return damaged(segment.path, tail.stop, f"the log was written up to {promised - segment.origin} by this boot")
+        return damaged(
+            segment.path, tail.stop, f"the log was written up to {promised - segment.origin} by this boot"
+        )
     if files.size_of(fd) <= tail.stop:
         return None
     try:
@@ -155,12 +177,16 @@ def find_damage(fd: int, segment: Segment, tail: Tail, promised: int) -> Corrupt
         return error
     for record in later:
         if record.durable > end_lsn:
-            return damaged(segment.path, tail.stop, f"the record at {record.offset} says that this was durable")
+            return damaged(
+                segment.path, tail.stop, f"the record at {record.offset} says that this was durable"
+            )
     return None
 
 
 def cut(fd: int, names: fmt.Names, segment: Segment, tail: Tail, report: RecoveryReport) -> None:
-    """Copy what lies beyond the end aside, then overwrite it with zeros, durably. The caller holds the lock."""
+    """Copy what lies beyond the end aside, then overwrite it with zeros, durably. The caller holds the
+    lock.
+    """
     last = files.last_nonzero(fd, tail.end, files.size_of(fd))
     if last <= tail.end:
         return
@@ -180,18 +206,23 @@ def cut(fd: int, names: fmt.Names, segment: Segment, tail: Tail, report: Recover
         files.sync_data(fd)
     except OSError as error:
         raise StorageError(
-            f"{segment.path}: the torn tail could not be cut: {error}; open the queue again", path=segment.path
+            f"{segment.path}: the torn tail could not be cut: {error}; open the queue again",
+            path=segment.path,
         ) from error
     report.bytes_discarded += last - tail.end
     report.orphan_records += tail.orphans
     report.notes.append(
-        f"{segment.path}: cut {last - tail.end} bytes of an unfinished write at offset {tail.end}; nobody was told"
+        f"{segment.path}: cut {last - tail.end} bytes of an unfinished write at offset {tail.end};"
+        " nobody was told"
         " that they were written"
     )
 
 
-def find_newest(names: fmt.Names, numbers: dict[int, str], notes: list[str]) -> tuple[Segment, CorruptLogError | None]:
-    """The newest segment with a sound header, and the error of a file right after it, where a segment belongs.
+def find_newest(
+    names: fmt.Names, numbers: dict[int, str], notes: list[str]
+) -> tuple[Segment, CorruptLogError | None]:
+    """The newest segment with a sound header, and the error of a file right after it, where a segment
+    belongs.
 
     Raises:
         CorruptLogError: there are files but not one segment.
@@ -208,11 +239,11 @@ def find_newest(names: fmt.Names, numbers: dict[int, str], notes: list[str]) -> 
         except CorruptLogError as error:
             bad[number] = error
             continue
-        for other, error in bad.items():
-            if other != number + 1:
-                notes.append(f"ignored: {error}")
+        notes += [f"ignored: {reason}" for other, reason in bad.items() if other != number + 1]
         return segment, bad.get(number + 1)
-    raise bad[min(bad)] if bad else damaged(names.segment(1), 0, "the segments went away while they were read")
+    raise (
+        bad[min(bad)] if bad else damaged(names.segment(1), 0, "the segments went away while they were read")
+    )
 
 
 def read_chain(names: fmt.Names, newest: Segment, floor: int) -> tuple[list[Segment], CorruptLogError | None]:
@@ -240,10 +271,15 @@ def read_chain(names: fmt.Names, newest: Segment, floor: int) -> tuple[list[Segm
 
 
 def remove_leftovers(names: fmt.Names, floor: int, notes: list[str]) -> None:
-    """Remove what a killed writer or a compaction left: half-made segments, retired ones, caches of retired ones."""
+    """Remove what a killed writer or a compaction left: half-made segments, retired ones, caches of retired
+    ones.
+    """
     doomed = [path for _, path in sorted(numbered_files(names)["new"].items())]
-    doomed += [entry.path for entry in files.entries(names.directory) if names.is_temporary(entry.name)
-               and _abandoned(entry.path)]  # fmt: skip
+    doomed += [
+        entry.path
+        for entry in files.entries(names.directory)
+        if names.is_temporary(entry.name) and _abandoned(entry.path)
+    ]
     _remove(names, doomed, notes)
     remove_retired(names, floor, notes)
 
@@ -251,7 +287,9 @@ def remove_leftovers(names: fmt.Names, floor: int, notes: list[str]) -> None:
 def remove_retired(names: fmt.Names, floor: int, notes: list[str]) -> None:
     """Remove the files of segments below a number, the oldest first, and make that durable."""
     found = numbered_files(names)
-    doomed = sorted((number, path) for kind in ("seg", "idx") for number, path in found[kind].items() if number < floor)
+    doomed = sorted(
+        (number, path) for kind in ("seg", "idx") for number, path in found[kind].items() if number < floor
+    )
     _remove(names, [path for _, path in doomed], notes)
 
 
@@ -299,11 +337,12 @@ def sync_segments(segments: list[Segment]) -> None:
 def fence(
     names: fmt.Names, newest: Segment, tail: Tail, durable: int | None, highest: int, floor: int, size: int
 ) -> tuple[Segment, Tail]:
-    """Seal the newest segment and go on in a new lineage, so that whoever still writes to the old one is not heard.
+    """Seal the newest segment and go on in a new lineage, so that whoever still writes to the old one is
+    not heard.
 
-    `durable`: the LSN up to which the old segment can be trusted to be on the disk; the groups after it that verify are
-    written again. None: all of it can be synced. `highest`: no LSN at or above it was ever used.
-    Returns the new segment, and the tail of it.
+    `durable`: the LSN up to which the old segment can be trusted to be on the disk; the groups after it
+    that verify are written again. None: all of it can be synced. `highest`: no LSN at or above it was ever
+    used. Returns the new segment, and the tail of it.
     """
     fd = files.open_read(newest.path)
     try:
@@ -319,14 +358,18 @@ def fence(
     size_of_copied = sum(record.end - record.lsn for record in copied)
     lineage = rotation.random_u64()
     header = rotation.successor(
-        newest, size=rotation.next_size(size, newest.size, size_of_copied), log_id=newest.header.log_id,
-        lineage=lineage, base=max(highest, newest.origin + tail.end), end=seal.end, checksum=seal.checksum, floor=floor,
-    )  # fmt: skip
+        newest,
+        size=rotation.next_size(size, newest.size, size_of_copied),
+        log_id=newest.header.log_id,
+        lineage=lineage,
+        base=max(highest, newest.origin + tail.end),
+        end=seal.end,
+        checksum=seal.checksum,
+        floor=floor,
+    )
     records, checksum = rotation.reframe(header, copied)
     files.unlink(names.new(header.number))
     segment = rotation.make(names, header, records)
     newest.end = seal.end
     end = fmt.SEGMENT_HEADER_SIZE + len(records)
     return segment, Tail(end, checksum, copied[-1].type if copied else 0, b"", 0, end, len(copied), 0)
-
-

@@ -1,15 +1,17 @@
 """Making segments: the next one ahead of need, and its appearance in the log.
 
 Invariants
-- A segment appears under its own name only when its header (and what a repair wrote into it) is synced; the directory
-  is synced before the first record of it is acknowledged.
-- Its space is reserved before its first record, so a full disk is an `OSError` at rotation, never a signal later.
-- A `.new` file holds nothing but zeros until it is used, unless its maker died; whoever settles after a death removes it.
+- A segment appears under its own name only when its header (and what a repair wrote into it) is synced; the
+  directory is synced before the first record of it is acknowledged.
+- Its space is reserved before its first record, so a full disk is an `OSError` at rotation, never a signal
+  later.
+- A `.new` file holds nothing but zeros until it is used, unless its maker died; whoever settles after a
+  death removes it.
 """
 
+import dataclasses
 import os
 import secrets
-import time
 
 from nobroker_mmap import files
 from nobroker_mmap import format as fmt
@@ -25,14 +27,24 @@ def random_u64() -> int:
 
 def next_size(segment_size: int, previous: int, group: int) -> int:
     """Size of the next segment: twice the one before, up to the wanted size, and enough for a group."""
-    wanted = min(segment_size, max(2 * previous, fmt.MIN_SEGMENT_SIZE)) if previous else min(
-        segment_size, fmt.FIRST_SEGMENT_SIZE
+    wanted = (
+        min(segment_size, max(2 * previous, fmt.MIN_SEGMENT_SIZE))
+        if previous
+        else min(segment_size, fmt.FIRST_SEGMENT_SIZE)
     )
     return fmt.segment_size_for(wanted, group)
 
 
 def successor(
-    previous: Segment | None, *, size: int, log_id: int, lineage: int, base: int, end: int, checksum: int, floor: int
+    previous: Segment | None,
+    *,
+    size: int,
+    log_id: int,
+    lineage: int,
+    base: int,
+    end: int,
+    checksum: int,
+    floor: int,
 ) -> fmt.SegmentHeader:
     """Header of the segment after `previous`, whose records end at offset `end` with `checksum`."""
     return fmt.SegmentHeader(
@@ -45,7 +57,7 @@ def successor(
         previous_end=end,
         previous_checksum=checksum,
         floor=floor,
-        created=time.time_ns() // 1000,
+        created=0,
     )
 
 
@@ -88,22 +100,26 @@ def make(names: fmt.Names, header: fmt.SegmentHeader, records: bytes = b"") -> S
     """
     path, target = names.new(header.number), names.segment(header.number)
     if files.is_regular(target) is not None:
-        raise StorageError(f"{target}: something stands where the next segment belongs; move it away", path=target)
+        raise StorageError(
+            f"{target}: something stands where the next segment belongs; move it away", path=target
+        )
     try:
         fd = _prepared(path, header.size)
         if fd is None:
             prepare(names, header.number, header.size)
             fd = files.open_write(path)
         try:
+            header = dataclasses.replace(header, created=files.changed_at_us(fd))
             files.write_at(fd, header.pack() + records, 0)
             files.sync_file(fd)
         finally:
             os.close(fd)
-        os.rename(path, target)
+        files.move(path, target)
     except OSError as error:
         files.unlink(path)
         raise StorageError(
-            f"{target}: the next segment of {header.size} bytes could not be made: {error}; nothing was written,"
+            f"{target}: the next segment of {header.size} bytes could not be made: {error}; nothing was"
+            " written,"
             " free some space and try again",
             path=target,
         ) from error
@@ -117,9 +133,16 @@ def reframe(header: fmt.SegmentHeader, records: list[Record]) -> tuple[bytes, in
     parts: list[bytes] = []
     for record in records:
         data, checksum = encode(
-            record.type, record.flags, record.body[: record.head_len], record.tail_bytes,
-            header.number, header.lineage, lsn, header.base, checksum,
-        )  # fmt: skip
+            record.type,
+            record.flags,
+            record.body[: record.head_len],
+            record.tail_bytes,
+            header.number,
+            header.lineage,
+            lsn,
+            header.base,
+            checksum,
+        )
         parts.append(data)
         lsn += len(data)
     return b"".join(parts), checksum

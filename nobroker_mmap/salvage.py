@@ -1,11 +1,12 @@
 """Salvage: give up what cannot be read, keep every other record, and say exactly what was lost.
 
 Invariants
-- Runs only under the lock and only on request. Each file is kept as it was, as `.salvaged`, before it is replaced.
-- Every record that verifies stays where it is, with its LSN. A GAP record stands where one was that does not, so the
-  LSNs and the links of all other records and segments remain true.
-- Caches may know what the log does not any more, so they are removed; and a new lineage follows, so that no handle that
-  remembers the lost records goes on.
+- Runs only under the lock and only on request. Each file is kept as it was, as `.salvaged`, before it is
+  replaced.
+- Every record that verifies stays where it is, with its LSN. A GAP record stands where one was that does
+  not, so the LSNs and the links of all other records and segments remain true.
+- Caches may know what the log does not any more, so they are removed; and a new lineage follows, so that no
+  handle that remembers the lost records goes on.
 """
 
 import os
@@ -17,7 +18,7 @@ from xxhash import xxh3_64
 from nobroker_mmap import control as ctl
 from nobroker_mmap import files, locking, recovery, rotation
 from nobroker_mmap import format as fmt
-from nobroker_mmap.chain import numbered_files
+from nobroker_mmap.chain import numbered_files, retired_floor
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, StorageError
 from nobroker_mmap.record import Place, Scan
@@ -26,7 +27,9 @@ from nobroker_mmap.segment import Segment, open_segment
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A piece of the log that is gone: where it was, its length in bytes, its LSNs, and why it was given up."""
+    """A piece of the log that is gone: where it was, its length in bytes, its LSNs, and why it was given
+    up.
+    """
 
     path: str
     offset: int
@@ -91,12 +94,13 @@ class _Salvage:
         self._headers: dict[int, fmt.SegmentHeader] = {}
 
     def run(self) -> SalvageReport:
-        numbers = {number: path for number, path in numbered_files(self._names)["seg"].items()}
+        numbers = dict(numbered_files(self._names)["seg"])
         self._set_foreign_aside(numbers)
         self._read_headers(numbers)
         if not self._headers:
             raise CorruptLogError(
-                f"{self._names.segment(1)}: no segment of this log has a record or a header that verifies; put a copy"
+                f"{self._names.segment(1)}: no segment of this log has a record or a header that"
+                " verifies; put a copy"
                 " back, or remove the files to begin an empty queue",
                 path=self._names.segment(1),
                 offset=0,
@@ -112,7 +116,7 @@ class _Salvage:
         self._begin_lineage(newest, first)
         return self._report
 
-    # -- headers ------------------------------------------------------------------------------------------------
+    # -- headers ------------------------------------------------------------------------------------
 
     def _set_foreign_aside(self, numbers: dict[int, str]) -> None:
         for number, path in list(numbers.items()):
@@ -145,12 +149,11 @@ class _Salvage:
         fd = files.open_read(path)
         try:
             segment = Segment(path, header)
-            for record in recovery.find_later_records(fd, segment, fmt.SEGMENT_HEADER_SIZE, files.size_of(fd)):
+            for record in recovery.find_later_records(
+                fd, segment, fmt.SEGMENT_HEADER_SIZE, files.size_of(fd)
+            ):
                 if record.type == fmt.RETIRE:
-                    data = files.read_at(fd, record.end - record.lsn, record.offset)
-                    for whole in Scan(lambda o, n, d=data, at=record.offset: d[o - at : o - at + n], segment.place,
-                                      record.offset, segment.size, 0, chained=False):  # fmt: skip
-                        floor = max(floor, recovery.retired_floor(whole))
+                    floor = max(floor, retired_floor(record))
         finally:
             os.close(fd)
         return floor
@@ -162,7 +165,9 @@ class _Salvage:
             size = files.size_of(fd)
             raw = files.read_at(fd, fmt.SEGMENT_HEADER_SIZE, 0)
             try:
-                return fmt.parse_segment_header(raw) if fmt.parse_segment_header(raw).number == number else None
+                return (
+                    fmt.parse_segment_header(raw) if fmt.parse_segment_header(raw).number == number else None
+                )
             except fmt.HeaderError:
                 pass
             found = _first_record(fd, size, number)
@@ -181,7 +186,9 @@ class _Salvage:
             lineage=lineage,
             previous_lineage=before.lineage if before else 0,
             base=origin + fmt.SEGMENT_HEADER_SIZE,
-            previous_end=origin + fmt.SEGMENT_HEADER_SIZE - before.base + fmt.SEGMENT_HEADER_SIZE if before else 0,
+            previous_end=origin + fmt.SEGMENT_HEADER_SIZE - before.base + fmt.SEGMENT_HEADER_SIZE
+            if before
+            else 0,
             previous_checksum=previous,
             floor=min(known.floor, number) if known else min(number, 1),
             created=0,
@@ -205,7 +212,7 @@ class _Salvage:
             created=0,
         )
 
-    # -- segments -----------------------------------------------------------------------------------------------
+    # -- segments -----------------------------------------------------------------------------------
 
     def _repair(self, number: int, newest: int) -> None:
         """Rewrite a segment when anything of it does not verify."""
@@ -244,13 +251,18 @@ class _Salvage:
     def _survey(
         self, fd: int | None, segment: Segment, newest: int
     ) -> tuple[list[tuple[int, int]], list[Loss], bool]:
-        """Ranges that verify, what is lost between them, and whether the file's own header and size are sound."""
+        """Ranges that verify, what is lost between them, and whether the file's own header and size are
+        sound.
+        """
         end = segment.end
         ranges: list[tuple[int, int]] = []
         sound = False
         if fd is not None:
             size = files.size_of(fd)
-            sound = size >= segment.size and files.read_at(fd, fmt.SEGMENT_HEADER_SIZE, 0) == segment.header.pack()
+            sound = (
+                size >= segment.size
+                and files.read_at(fd, fmt.SEGMENT_HEADER_SIZE, 0) == segment.header.pack()
+            )
             for record in recovery.find_later_records(
                 fd, segment, fmt.SEGMENT_HEADER_SIZE, min(size, end or max(size, segment.size))
             ):
@@ -268,7 +280,9 @@ class _Salvage:
         for start, stop in [*ranges, (end, end)]:
             if at < start:
                 reason = "no record verifies here" if fd is not None else "the file is missing"
-                losses.append(Loss(segment.path, at, start - at, segment.origin + at, segment.origin + start, reason))
+                losses.append(
+                    Loss(segment.path, at, start - at, segment.origin + at, segment.origin + start, reason)
+                )
             at = max(at, stop)
         return ranges, losses, sound
 
@@ -298,7 +312,7 @@ class _Salvage:
         while files.is_regular(kept) is not None:
             attempt += 1
             kept = f"{self._names.salvaged(number)}{attempt}"
-        os.rename(self._names.segment(number), kept)
+        files.move(self._names.segment(number), kept)
         self._report.kept_files.append(kept)
 
     def _remove_caches(self) -> None:
@@ -321,7 +335,9 @@ class _Salvage:
         highest = max(self._appended, segment.origin + tail.end)
         recovery.fence(self._names, segment, tail, None, highest, floor, fmt.FIRST_SEGMENT_SIZE)
         self._page.zero()
-        self._report.notes.append("the log goes on in a new lineage; handles that were open must be opened again")
+        self._report.notes.append(
+            "the log goes on in a new lineage; handles that were open must be opened again"
+        )
 
 
 def _first_record(fd: int, size: int, number: int) -> tuple[int, int, int] | None:
@@ -352,9 +368,20 @@ def _write_gap(fd: int, place: Place, offset: int, length: int) -> None:
             piece -= fmt.RECORD_HEADER_SIZE + 8
         size = piece - fmt.RECORD_HEADER_SIZE
         header = fmt.RECORD_HEADER.pack(
-            fmt.RECORD_MAGIC, fmt.GAP, fmt.LAST_OF_GROUP | fmt.SKIPPABLE, 0, size, 1, place.number, 0, place.lineage,
-            place.origin + offset, 0, 0, 0,
-        )[: fmt.CHECKED_SIZE]  # fmt: skip
+            fmt.RECORD_MAGIC,
+            fmt.GAP,
+            fmt.LAST_OF_GROUP | fmt.SKIPPABLE,
+            0,
+            size,
+            1,
+            place.number,
+            0,
+            place.lineage,
+            place.origin + offset,
+            0,
+            0,
+            0,
+        )[: fmt.CHECKED_SIZE]
         body = b"\x80" + bytes(size - 1)
         digest = xxh3_64(header)
         digest.update(body)

@@ -1,8 +1,8 @@
 """One segment: its header's facts, where its records end, and reading it through a map.
 
 Invariants
-- The size of the file is looked at right before a map is touched: a file that others truncated is a `CorruptLogError`,
-  never a signal.
+- The size of the file is looked at right before a map is touched: a file that others truncated is a
+  `CorruptLogError`, never a signal.
 - Reading never depends on a descriptor: the map keeps the file, also after it was unlinked.
 - At most 128 segments are mapped at once.
 """
@@ -141,13 +141,13 @@ def open_segment(path: str) -> Segment:
 
 
 class MapCache:
-    """Keeps the number of mapped segments below a bound by letting go of the one that was used longest ago."""
+    """Keeps the number of mapped segments below a bound; the one used longest ago goes."""
 
     def __init__(self, limit: int = fmt.MAX_MAPPED_SEGMENTS) -> None:
         self._limit = limit
         self._used: OrderedDict[int, Segment] = OrderedDict()
 
-    def touch(self, segment: Segment) -> Segment:
+    def use(self, segment: Segment) -> Segment:
         """Say that a segment is about to be read."""
         used = self._used
         number = segment.number

@@ -2,8 +2,8 @@
 
 Invariants
 - A snapshot speaks only of what is durable: it gets its name after the log was synced up to its LSN.
-- It counts only when log id, lineage, its own checksum and the checksum of the last record before its LSN fit the log;
-  else it is as if it were not there.
+- It counts only when log id, lineage, its own checksum and the checksum of the last record before its LSN
+  fit the log; else it is as if it were not there.
 - It is written beside the old one, in slices, and replaces it at once.
 """
 
@@ -40,7 +40,9 @@ class Snapshot(NamedTuple):
         """The state machine's objects."""
         stream = io.BytesIO(self.body)
         stream.seek(self.skip)
-        yield from msgpack.Unpacker(stream, strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=0)
+        yield from msgpack.Unpacker(
+            stream, strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=0
+        )
 
 
 def load(path: str, log_id: int) -> tuple[Snapshot | None, str | None]:
@@ -122,8 +124,14 @@ class SnapshotWriter:
         self._fd: int | None = files.create(self._path)
         locking.try_lock(self._fd)
         rows = table.pack()
-        own = {"kind": _KIND, "floor": point.floor, "segment": point.segment,
-               "e": len(table.enqueued) // 2, "m": len(table.moved) // 2, "rows": rows}  # fmt: skip
+        own = {
+            "kind": _KIND,
+            "floor": point.floor,
+            "segment": point.segment,
+            "e": len(table.enqueued) // 2,
+            "m": len(table.moved) // 2,
+            "rows": rows,
+        }
         self.write(own)
 
     @property
@@ -162,8 +170,15 @@ class SnapshotWriter:
         point = self._point
         try:
             self._flush()
-            fields = (fmt.SNAPSHOT_MAGIC, fmt.SNAPSHOT_VERSION, point.log_id, point.lineage, point.lsn,
-                      point.checksum, self._offset - fmt.CACHE_HEADER_SIZE)  # fmt: skip
+            fields = (
+                fmt.SNAPSHOT_MAGIC,
+                fmt.SNAPSHOT_VERSION,
+                point.log_id,
+                point.lineage,
+                point.lsn,
+                point.checksum,
+                self._offset - fmt.CACHE_HEADER_SIZE,
+            )
             if self._fd is None:
                 return False
             files.write_at(self._fd, _seal(fields, self._digest), 0)
@@ -173,7 +188,9 @@ class SnapshotWriter:
                 return False
             try:
                 files.publish(self._path, self._names.snapshot, self._names.directory)
-            except FileNotFoundError:  # an opening took it for a leftover, where locks do not show that it is not
+            except (
+                FileNotFoundError
+            ):  # an opening took it for a leftover, where locks do not show that it is not
                 return False
         finally:
             self.abort()

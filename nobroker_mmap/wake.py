@@ -1,18 +1,20 @@
-"""Waiting for work without polling: a flag in the control page, a FIFO, and a waker for the threads of one handle.
+"""Waiting for work without polling: a flag in the control page, a FIFO, and a waker for the threads of one
+handle.
 
 Invariants
-- A waiter sets the flag, then looks, then sleeps; a producer appends, then looks at the flag. So none is missed.
-- One byte wakes one waiter. Whoever wakes sets the flag again, so the others are still reachable; a dead waiter costs
-  at most one wake-up.
-- Nothing here decides anything: a lost or a needless wake-up costs time only. Where there is no FIFO, waiting polls.
+- A waiter sets the flag, then looks, then sleeps; a producer appends, then looks at the flag. So none is
+  missed.
+- One byte wakes one waiter. Whoever wakes sets the flag again, so the others are still reachable; a dead
+  waiter costs at most one wake-up.
+- Nothing here decides anything: a lost or a needless wake-up costs time only. Where there is no FIFO,
+  waiting polls.
 """
 
 import os
 import select
 import threading
-import time
 
-from nobroker_mmap import files
+from nobroker_mmap import files, locking
 
 POLL_S = 0.02
 LONGEST_WAIT_S = 60.0
@@ -52,7 +54,7 @@ class Waiters:
         with self._mutex:
             self._wakers.add(send)
         try:
-            return self._wait_on(fd, receive, time.monotonic() + timeout_s)
+            return self._wait_on(fd, receive, locking.Deadline(timeout_s))
         finally:
             with self._mutex:
                 self._wakers.discard(send)
@@ -62,13 +64,13 @@ class Waiters:
                     self._close_idle()
 
     @staticmethod
-    def _wait_on(fifo: int, local: int, deadline: float) -> bool:
+    def _wait_on(fifo: int, local: int, deadline: locking.Deadline) -> bool:
         poll = select.poll()
         poll.register(fifo, select.POLLIN)
         poll.register(local, select.POLLIN)
         while True:
-            left = deadline - time.monotonic()
-            ready = dict(poll.poll(max(0.0, left) * 1000))
+            left = deadline.left()
+            ready = dict(poll.poll(left * 1000))
             if local in ready:
                 return True
             if fifo in ready:
@@ -77,7 +79,7 @@ class Waiters:
                         return True
                 except BlockingIOError:  # another waiter was quicker
                     pass
-            if left <= 0:
+            if not left:
                 return False
 
     def _wait_polling(self, timeout_s: float) -> bool:
