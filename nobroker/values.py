@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from datetime import datetime, time
 from itertools import chain, islice, pairwise
 from typing import Any, Final
-from uuid import UUID
 
 import msgpack
 
 from nobroker.errors import SerializationError
+from nobroker.extensions import EXTENDED, from_extension, to_extension, type_name
 
 MAX_VALUE_BYTES: Final = 8 * 2**20
 """The packed size of one payload, metadata, result or state."""
@@ -36,11 +35,8 @@ BATCH_JOBS: Final = 1000
 BATCH_BYTES: Final = 2**20
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_EXTENDED: Final = frozenset({datetime, date, time, timedelta, Decimal, UUID})
 _CONTAINERS: Final = frozenset({list, tuple, dict})
 _KEYS: Final = _SCALARS
-
-_INT, _DATETIME, _DATE, _TIME, _DELTA, _DECIMAL, _UUID = range(1, 8)
 
 _PLAIN: Final = _SCALARS | _CONTAINERS
 _ONLY_DICTS: Final = frozenset({dict})
@@ -58,7 +54,7 @@ class _Codec(threading.local):
 
     def _hook(self, value: Any) -> Any:
         self.hooked = True
-        return _extended(value)
+        return to_extension(value)
 
     def pack(self, value: Any) -> bytes:
         self.hooked = False
@@ -154,7 +150,7 @@ def unpack(packed: bytes | memoryview) -> Any:
     """
     try:
         return msgpack.unpackb(
-            packed, ext_hook=_from_extended, strict_map_key=False, unicode_errors="surrogatepass"
+            packed, ext_hook=from_extension, strict_map_key=False, unicode_errors="surrogatepass"
         )
     except (
         ValueError,
@@ -277,10 +273,10 @@ def _first_fault(value: Any) -> tuple[str, str] | None:
     looks for.
     """
     kind = type(value)
-    if kind in _SCALARS or kind in _EXTENDED:
+    if kind in _SCALARS or kind in EXTENDED:
         return _scalar_fault(value)
     if kind not in _CONTAINERS:
-        return "", f"is a {_type_name(kind)}, which is not stored"
+        return "", f"is a {type_name(kind)}, which is not stored"
     stack: list[tuple[Iterator[tuple[Any, Any]], str]] = [(_items(value), "")]
     while stack:
         items, path = stack[-1]
@@ -288,14 +284,14 @@ def _first_fault(value: Any) -> tuple[str, str] | None:
             place = f"{path}[{_shown(key)}]"
             kind = type(child)
             if type(items) is not enumerate and type(key) not in _KEYS:
-                return path, f"has a key of type {_type_name(type(key))}, which is not stored"
+                return path, f"has a key of type {type_name(type(key))}, which is not stored"
             if kind in _CONTAINERS:
                 if len(stack) >= MAX_DEPTH:
                     return place[:80] + "...", f"is nested more than {MAX_DEPTH} deep (or contains itself)"
                 stack.append((_items(child), place if len(place) < 4000 else place[:4000]))
                 break
-            if kind not in _SCALARS and kind not in _EXTENDED:
-                return place, f"is a {_type_name(kind)}, which is not stored"
+            if kind not in _SCALARS and kind not in EXTENDED:
+                return place, f"is a {type_name(kind)}, which is not stored"
             fault = _scalar_fault(child)
             if fault is not None:
                 return place, fault[1]
@@ -317,89 +313,6 @@ def _scalar_fault(value: Any) -> tuple[str, str] | None:
     return None
 
 
-def _type_name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _shown(key: Any) -> str:
     text = repr(key)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _extended(value: Any) -> Any:
-    """The packer's hook: what msgpack has no form of its own for."""
-    kind = type(value)
-    if kind is tuple:
-        return list(value)
-    if kind is int:
-        return msgpack.ExtType(_INT, value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True))
-    if kind is datetime:
-        return msgpack.ExtType(_DATETIME, msgpack.packb(_datetime_parts(value)))
-    if kind is date:
-        return msgpack.ExtType(_DATE, value.isoformat().encode())
-    if kind is time:
-        return msgpack.ExtType(_TIME, msgpack.packb(_datetime_parts(value)))
-    if kind is timedelta:
-        return msgpack.ExtType(_DELTA, msgpack.packb([value.days, value.seconds, value.microseconds]))
-    if kind is Decimal:
-        return msgpack.ExtType(_DECIMAL, str(value).encode())
-    if kind is UUID:
-        return msgpack.ExtType(_UUID, value.bytes)
-    raise TypeError(f"a {_type_name(kind)} is not stored")
-
-
-def _datetime_parts(value: datetime | time) -> list[Any]:
-    """ISO text without offset, fold, offset, zone name.
-
-    The offset alone would do, but Python calls datetimes in a repeated hour unequal across zones; with the
-    zone's name the same zone comes back where it is known, and equality with it.
-    """
-    offset = value.utcoffset()
-    bare = value.replace(tzinfo=None, fold=0).isoformat()
-    micros = None if offset is None else offset // timedelta(microseconds=1)
-    key = getattr(value.tzinfo, "key", None)
-    return [bare, value.fold, micros, key if type(key) is str else None]
-
-
-def _from_extended(code: int, data: bytes) -> Any:
-    if code == _INT:
-        return int.from_bytes(data, "big", signed=True)
-    if code == _DATETIME:
-        text, fold, micros, key = msgpack.unpackb(data)
-        return _in_zone(datetime.fromisoformat(text).replace(fold=fold), micros, key)
-    if code == _DATE:
-        return date.fromisoformat(data.decode())
-    if code == _TIME:
-        text, fold, micros, key = msgpack.unpackb(data)
-        return _in_zone(time.fromisoformat(text).replace(fold=fold), micros, key)
-    if code == _DELTA:
-        days, seconds, microseconds = msgpack.unpackb(data)
-        return timedelta(days, seconds, microseconds)
-    if code == _DECIMAL:
-        return Decimal(data.decode())
-    if code == _UUID:
-        return UUID(bytes=data)
-    raise ValueError(f"extension type {code} is not known to this version")
-
-
-def _in_zone(value: Any, micros: int | None, key: str | None) -> Any:
-    if key is not None:
-        zone = _zone(key)
-        if zone is not None:
-            placed = value.replace(tzinfo=zone)
-            offset = placed.utcoffset()
-            if (offset is None and micros is None) or offset == timedelta(microseconds=micros or 0):
-                return placed
-    if micros is None:
-        return value
-    return value.replace(tzinfo=UTC if micros == 0 else timezone(timedelta(microseconds=micros)))
-
-
-def _zone(key: str) -> Any:
-    """The zone of that name, or None where this machine does not know it."""
-    from zoneinfo import ZoneInfo
-
-    try:
-        return ZoneInfo(key)
-    except (OSError, ValueError, KeyError):  # not found is a KeyError
-        return None

@@ -21,7 +21,7 @@ from nobroker.stores.lookup import Lookup
 from nobroker.stores.moving import Mover
 from nobroker.stores.session import Options, Session
 from nobroker.stores.settling import Settler
-from nobroker_mmap.log import drop_log, list_logs
+from nobroker_mmap.catalog import drop_log, list_logs
 
 
 class LogStore:

@@ -28,8 +28,9 @@ class Conductor:
         self._durability = Durability(run)
         self._heartbeat = Heartbeat(run)
         self._caller = Caller(handler, run.fail)
-        self._recorder = Recorder(run, self._durability)
-        self._slots = [Slot(run, self._caller, self._recorder) for _ in range(concurrency)]
+        self._recorder = Recorder(run, self._durability, last=True)
+        recorder = Recorder(run, self._durability)
+        self._slots = [Slot(run, self._caller, recorder) for _ in range(concurrency)]
         run.slots = list[Post](self._slots)
         self._signals = 0
         self._told = False

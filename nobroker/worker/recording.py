@@ -30,6 +30,7 @@ TRANSIENT = (LockTimeoutError, StorageError, QueueFullError)
 _MIN_PAUSE_S = 0.05
 _MAX_PAUSE_S = 5.0
 _STOP_PATIENCE_S = 30.0
+_LAST_PATIENCE_S = 2.0
 _STORAGE_PATIENCE_S = 60.0
 
 
@@ -72,10 +73,16 @@ class Pauses:
 
 
 class Recorder:
-    """Writes what became of the jobs of a hand. The calling thread owns that hand."""
+    """Writes what became of the jobs of a hand. The calling thread owns that hand.
 
-    def __init__(self, run: Run, durability: Durability) -> None:
+    Args:
+        run, durability: what all share.
+        last: nobody tries after this one, so it has some patience even when the run lets go.
+    """
+
+    def __init__(self, run: Run, durability: Durability, *, last: bool = False) -> None:
         self._run = run
+        self._last = last
         self._durability = durability
 
     def settle(self, hand: Hand, *, more: bool) -> None:
@@ -93,7 +100,7 @@ class Recorder:
                 self._forget_acks(hand, 1)
             return
         except GaveUp:
-            if not self._run.abandoned:  # else whoever lets go tries once more
+            if self._last or not self._run.abandoned:
                 self._forget_acks(hand, len(acks))
             return
         self._forget_acks(hand, len(acks))
@@ -147,7 +154,7 @@ class Recorder:
             try:
                 self._persist("release", [(one, None) for one in held], lambda: self._release_once(held))
             except GaveUp:
-                if self._run.abandoned and hand is not self._run.desk:
+                if self._run.abandoned and not self._last:
                     return
             else:
                 facts.released([one.job for one in held])
@@ -200,10 +207,10 @@ class Recorder:
                     facts.job_gone(one.job, "release")
 
     def _persist(self, doing: str, held: list[tuple[Held, Any]], attempt: Callable[[], T]) -> T:
-        """Try until it is done; a run that stops is patient for a while only, one that lets go not at all."""
+        """Try until it is done; when the run stops, for a while; when it lets go, leave it to whoever is last."""
         run = self._run
         pauses = Pauses(run)
-        give_up_at: float | None = None
+        failed_at: float | None = None
         while True:
             try:
                 return attempt()
@@ -215,13 +222,21 @@ class Recorder:
                     raise
                 failure = error
             now = time.monotonic()
-            if run.stopping and give_up_at is None:
-                give_up_at = now + min(run.lease_s, _STOP_PATIENCE_S)
-            if run.abandoned or (give_up_at is not None and now >= give_up_at):
+            failed_at = now if failed_at is None or not run.stopping else failed_at
+            if now - failed_at >= self._patience_s():
                 break
-            pauses.after(doing, failure)
+            if run.abandoned:
+                time.sleep(_MIN_PAUSE_S)
+            else:
+                pauses.after(doing, failure)
         facts.not_recorded(doing, [one.job for one, _ in held], failure)
         raise GaveUp from failure
+
+    def _patience_s(self) -> float:
+        """How long to go on failing; counts from the first failure of a run that stops."""
+        if self._run.abandoned:
+            return _LAST_PATIENCE_S if self._last else 0.0
+        return min(self._run.lease_s, _STOP_PATIENCE_S) if self._run.stopping else float("inf")
 
     def _forget_acks(self, hand: Hand, count: int) -> None:
         with self._run.changed:
