@@ -207,7 +207,7 @@ class Recorder:
                     facts.job_gone(one.job, "release")
 
     def _persist(self, doing: str, held: list[tuple[Held, Any]], attempt: Callable[[], T]) -> T:
-        """Try until it is done; when the run stops, for a while; when it lets go, leave it to whoever is last."""
+        """Try until it is done; when the run stops, for a while; when it lets go, only as the last."""
         run = self._run
         pauses = Pauses(run)
         failed_at: float | None = None
