@@ -76,6 +76,7 @@ class Show:
         self.figures: dict[str, Any] = {}
         self._quiet = quiet
         self._workers: list[subprocess.Popen[bytes]] = []
+        self._root = Path()
         self._began = time.monotonic()
 
     # -- the acts, in order --------------------------------------------------------------------------------
@@ -85,14 +86,14 @@ class Show:
         from nobroker import Queue
 
         self._began = time.monotonic()
-        root, paths = standard_library()
+        self._root, paths = standard_library()
         paths = paths[: self.limit]
         with Queue(self.directory, self.name, visibility_timeout=VISIBILITY_TIMEOUT, keep_done=0.0) as queue:
             mark = self.directory / f"{self.name}.victim"
             self._say(f"Queue {self.name!r} in {self.directory}; two worker processes wait for it.")
             victim = self._start("1", {demo_handler.VICTIM: str(mark)})
             other = self._start("2", {})
-            self._enqueue(queue, root, paths)
+            self._enqueue(queue, paths)
             killed = self._work_and_kill(queue, victim, mark, len(paths))
             self._end(other, "the surviving worker ended cleanly when asked to")
             self._look_at_retries(queue, killed)
@@ -102,8 +103,8 @@ class Show:
             self._compact(queue)
         self.figures["seconds"] = round(time.monotonic() - self._began, 1)
 
-    def _enqueue(self, queue: Queue, root: Path, paths: list[str]) -> None:
-        self._say(f"Putting in {plural(len(paths), 'file')} of {root}, {BATCH} at a time.")
+    def _enqueue(self, queue: Queue, paths: list[str]) -> None:
+        self._say(f"Putting in {plural(len(paths), 'file')} of {self._root}, {BATCH} at a time.")
         ids: set[str] = set()
         with Progress("enqueue", len(paths)) as progress:
             for start in range(0, len(paths), BATCH):
@@ -122,7 +123,7 @@ class Show:
                     killed = mark.read_text(encoding="utf-8")
                     victim.kill()
                     victim.wait()
-        self._say(f"Worker 1 (process {victim.pid}) was killed while it had job {killed or '?'} in hand.")
+                    self._say(f"Worker 1 (process {victim.pid}) is killed while it has job {killed} in hand.")
         expected = -signal.SIGKILL if os.name == "posix" else 1
         self._claim(
             "one worker was killed with SIGKILL on the way", killed != "" and victim.returncode == expected
@@ -192,9 +193,12 @@ class Show:
         self._claim("every job is done, none twice, none is left", once)
 
     def _dump(self, total: int) -> None:
-        dump_to(self.directory, self.name, self.dump_path)
+        from nobroker_tools.dump import dump_events
+
+        with self.dump_path.open("w", encoding="ascii", newline="\n") as out:
+            skipped = dump_events(self.directory, self.name, out, self._say)
         lines = jobs = 0
-        strict = True
+        strict = skipped == 0
         with self.dump_path.open(encoding="ascii") as file:
             for text in file:
                 lines += 1
@@ -284,7 +288,8 @@ class Show:
     def _examples(self, jobs: list[Job]) -> None:
         for job in jobs[:EXAMPLES]:
             why = gist(job.last_error or "") or "no error: the lease ran out"
-            self._say(f"    {job.payload['path']}  attempt {job.attempts} of {job.max_attempts}  {why}")
+            path = os.path.relpath(job.payload["path"], self._root)
+            self._say(f"    {path}  (attempt {job.attempts} of {job.max_attempts})  {why}")
         if len(jobs) > EXAMPLES:
             self._say(f"    and {len(jobs) - EXAMPLES:,} more")
 

@@ -36,11 +36,13 @@ def encode(value: Any, indent: int | None = None) -> str:
     from nobroker_tools.jsonvalue import dumps, to_jsonable
 
     if indent is None:
-        return dumps(value)
+        text: str = dumps(value)
+        return text
     try:
         return json.dumps(to_jsonable(value), indent=indent, allow_nan=False)
     except RecursionError:  # nested too deeply for the standard library
-        return dumps(value)
+        text = dumps(value)
+        return text
 
 
 def document(value: Any) -> None:
@@ -65,7 +67,15 @@ def display(value: Any) -> str:
     try:
         return escape(json.dumps(to_jsonable(value), ensure_ascii=False))
     except RecursionError:  # nested too deeply for the standard library
-        return dumps(value)
+        text: str = dumps(value)
+        return text
+
+
+def fields(report: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name."""
+    from dataclasses import fields as fields_of
+
+    return {field.name: getattr(report, field.name) for field in fields_of(report)}
 
 
 def stats_dict(stats: QueueStats) -> dict[str, Any]:

@@ -53,12 +53,13 @@ class Progress:
         """Things per second so far."""
         return self._done / max(time.monotonic() - self._began, 1e-9)
 
-    def at(self, done: int, note: str = "") -> None:
-        """Say that `done` things are done by now."""
+    def at(self, done: int, note: str = "", *, total: int | None = None) -> None:
+        """Say that `done` things are done by now, and how many there will be if that has become clear."""
         self._done = done
+        self._total = self._total if total is None else total
         speed = f"{self.rate:,.0f} {self._unit}/s"
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, rate=speed, note=escape(note))
+            self._bar.update(self._task, completed=done, total=self._total, rate=speed, note=escape(note))
             return
         now = time.monotonic()
         if now - self._said >= LINE_EVERY:

@@ -24,19 +24,26 @@ from nobroker.cli.settings import Settings
 def cli(settings: Settings, lane: str | None, watch: float | None) -> None:
     """Count the jobs by state."""
     from nobroker.cli import output
+    from nobroker.cli.signals import stop_on_signals
 
     with settings.look() as queue:
         if watch is None:
             _show(settings, output.stats_dict(queue.stats(lane=lane)))
             return
-        while True:
-            values = output.stats_dict(queue.stats(lane=lane))
-            if settings.json:
-                print(output.encode({"queue": settings.queue, "time": output.now(), **values}), flush=True)
-            else:
-                counts = "  ".join(f"{name} {values[name]:,}" for name in output.COUNTS)
-                print(f"{time.strftime('%H:%M:%S')}  {counts}", flush=True)
-            time.sleep(watch)
+        with stop_on_signals() as stop:
+            while not stop.is_set():
+                _show_line(settings, output.stats_dict(queue.stats(lane=lane)))
+                stop.wait(watch)
+
+
+def _show_line(settings: Settings, values: dict[str, Any]) -> None:
+    from nobroker.cli import output
+
+    if settings.json:
+        print(output.encode({"queue": settings.queue, "time": output.now(), **values}), flush=True)
+        return
+    counts = "  ".join(f"{name} {values[name]:,}" for name in output.COUNTS)
+    print(f"{time.strftime('%H:%M:%S')}  {counts}", flush=True)
 
 
 def _show(settings: Settings, values: dict[str, Any]) -> None:
