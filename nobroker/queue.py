@@ -116,10 +116,10 @@ def list_queues(path: str | os.PathLike[str]) -> list[str]:
 
 
 def drop_queue(path: str | os.PathLike[str], name: str = "default") -> None:
-    """Delete a queue with all its files. Processes that have it open get errors.
+    """Delete a queue with all its files. Nobody may have it open.
 
     Raises:
         StorageError: there is none.
-        LockTimeoutError: somebody works on it at this moment.
+        LockTimeoutError: somebody has it open.
     """
     drop_log(Path(path), name)

@@ -25,12 +25,12 @@ class QueueStats:
         bytes: what the log takes, in bytes in use.
     """
 
-    ready: int
-    delayed: int
-    leased: int
-    done: int
-    dead: int
-    total: int
+    ready: int = 0
+    delayed: int = 0
+    leased: int = 0
+    done: int = 0
+    dead: int = 0
+    total: int = 0
     oldest_ready_age: float | None = None
     paused: bool = False
     bytes: int = 0

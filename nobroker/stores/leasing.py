@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from itertools import count as count_from
 from typing import NamedTuple
 
 from nobroker.job import Job
 from nobroker.state import kinds
 from nobroker.state.machine import NEVER, Head
-from nobroker.state.numbers import pack_words
+from nobroker.state.numbers import each, pack_words
 from nobroker.state.ready import Piece
 from nobroker.stores.reading import Decoded
 from nobroker.stores.session import Part, Session
@@ -23,6 +25,15 @@ class Nothing(NamedTuple):
     wall: int | None
     lanes: tuple[str, ...] | None
     position: int
+
+
+class Taken(NamedTuple):
+    """Jobs chosen for a lease: the record that says so, where their payloads are, and what went before."""
+
+    part: Part
+    sources: list[tuple[Decoded, LogPiece]]
+    pieces: list[Piece]
+    past: dict[int, Job]
 
 
 class Leaser:
@@ -94,19 +105,14 @@ class Leaser:
     def _attempt(self, count: int, timeout_us: int, lanes: tuple[str, ...] | None) -> list[Job]:
         session = self._session
         with session.transaction() as now:
-            found = self.take(now, count, timeout_us, lanes)
-            if found is None:
+            taken = self.take(now, count, timeout_us, lanes)
+            if taken is None:
                 return []
-            part, sources = found
-            end = session.append([part])
-            self.pass_on(lanes)
-        if session.careful():
-            session.log.wait_durable(end, force=True)
-        return self.jobs(part[1], sources, now)
+            end = session.append([taken.part])
+            self.leased(taken)
+        return self.jobs(taken, end)
 
-    def take(
-        self, now: int, count: int, timeout_us: int, lanes: tuple[str, ...] | None
-    ) -> tuple[Part, list[tuple[Decoded, LogPiece]]] | None:
+    def take(self, now: int, count: int, timeout_us: int, lanes: tuple[str, ...] | None) -> Taken | None:
         """Inside a transaction: choose jobs, make sure that they can be read, and word the record."""
         session = self._session
         state = session.state
@@ -135,7 +141,20 @@ class Leaser:
         }
         if lanes is not None:
             head["l"] = list(lanes)
-        return (kinds.LEASE, head, b""), sources
+        return Taken((kinds.LEASE, head, b""), sources, pieces, {})
+
+    def leased(self, taken: Taken) -> None:
+        """Inside the transaction, after the append: note what went before, and wake who waits for the rest."""
+        session = self._session
+        state = session.state
+        if state.entries:
+            for seq in each(taken.part[1]["q"]):
+                entry = state.entries.get(seq)
+                if entry is not None:
+                    taken.past[seq] = session.reader.past(seq, entry)
+        # One job wakes one waiter; whoever woke and left jobs behind wakes the next.
+        if session.log.has_waiters() and state.ready.has_ready(None, frozenset()):
+            session.log.notify()
 
     def _sources(self, spans: list[int]) -> Iterator[tuple[Decoded, LogPiece]]:
         """The verified records of the jobs, in the order of the ranges."""
@@ -150,22 +169,34 @@ class Leaser:
             if expected != spans[at + 1] + 1:
                 raise session.lost(expected)
 
-    def jobs(self, head: Head, sources: list[tuple[Decoded, LogPiece]], now: int) -> list[Job]:
-        """The leased jobs, decoded outside the locks."""
-        reader, state = self._session.reader, self._session.state
-        with self._session.log.mutex:
-            found = [
-                reader.job(state, seq, now, decoded, piece.index + seq - piece.first)
-                for decoded, piece in sources
+    def jobs(self, taken: Taken, end: int) -> list[Job]:
+        """The leased jobs, decoded outside the file lock; durable first where the machine crashed a moment
+        ago.
+        """
+        session = self._session
+        if session.careful():
+            session.log.wait_durable(end, force=True)
+        head, reader = taken.part[1], session.reader
+        deadline, past = head["d"], taken.past
+        avails = chain.from_iterable(
+            repeat(piece.avail, piece.size) if isinstance(piece.avail, int) else piece.avail
+            for piece in taken.pieces
+        )
+        tokens = count_from(head["k"])
+        with session.reading():
+            return [
+                reader.leased(
+                    seq,
+                    next(tokens),
+                    deadline,
+                    next(avails),
+                    past.get(seq),
+                    decoded,
+                    piece.index + seq - piece.first,
+                )
+                for decoded, piece in taken.sources
                 for seq in range(piece.first, piece.last + 1)
             ]
-        return found
-
-    def pass_on(self, lanes: tuple[str, ...] | None) -> None:
-        """One job wakes one waiter; whoever woke and left jobs behind wakes the next."""
-        session = self._session
-        if session.log.has_waiters() and session.state.ready.has_ready(None, frozenset()):
-            session.log.notify()
 
     def _remember_nothing(self, now: int, lanes: tuple[str, ...] | None) -> None:
         session = self._session

@@ -182,10 +182,49 @@ class Reader:
             job.result = self.result(ref, seq)
         return job
 
+    def leased(
+        self, seq: int, token: int, deadline: int, avail: int, past: Job | None, found: Decoded, index: int
+    ) -> Job:
+        """A job just leased, as the lease's record says; `past` has what went before, when there is
+        something.
+        """
+        head = found.head
+        enqueued = column(head.get("e") or head["t"], index)
+        metadata = head.get("M")
+        job = Job(
+            self.job_id(seq, found, index),
+            found.value(index),
+            head.get("p", 0),
+            JobState.LEASED,
+            1,
+            head.get("m", 5),
+            avail / 1e6,
+            enqueued / 1e6,
+            deadline / 1e6,
+            token,
+            None,
+            seq,
+            head.get("l", ""),
+            None if metadata is None else unpack(metadata),
+        )
+        if "x" in head:
+            job.expires_at = head["x"] / 1e6
+        if past is not None:
+            job.attempts, job.last_error = past.attempts, past.last_error
+            job.progress, job.job_state = past.progress, past.job_state
+            job.cancel_requested = past.cancel_requested
+        return job
+
+    def past(self, seq: int, entry: Entry) -> Job:
+        """What an entry says of a job, as a job without the rest."""
+        job = Job("", None, state=JobState.LEASED, attempts=entry.attempts)
+        self._add_entry(job, entry, seq)
+        return job
+
     def _add_entry(self, job: Job, entry: Entry, seq: int) -> None:
         if entry.avail or job.state is not JobState.DONE:
             job.available_at = entry.avail / 1e6
-        if entry.token:
+        if entry.token and job.state is not JobState.DONE:
             job.lease_token = entry.token
         if entry.error:
             job.last_error = self.said(entry.error, seq, "E")

@@ -13,12 +13,14 @@ Invariants
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nobroker.clock import Clock
 from nobroker.errors import CorruptLogError, QueueFullError
@@ -30,6 +32,7 @@ from nobroker.stores.joblog import JobLog
 from nobroker.stores.reading import Reader, index_rows, lease_expired, rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
+from nobroker_mmap.snapshot import SnapshotWriter
 
 RESERVED_AHEAD: Final = 65_536
 CAREFUL_US: Final = 60_000_000
@@ -54,6 +57,14 @@ class Options:
     auto_compact: bool = True
     keep_done_us: int = 3_600_000_000
     read_only: bool = False
+
+
+class Snapshotting(NamedTuple):
+    """A snapshot under way."""
+
+    writer: SnapshotWriter
+    objects: Iterator[Any]
+    pid: int
 
 
 class Session:
@@ -81,7 +92,8 @@ class Session:
         self._touched = False
         self._careful_until = 0
         self._transaction = Transaction(self)
-        self._snapshot: tuple[Any, Iterator[Any]] | None = None
+        self._snapshot: Snapshotting | None = None
+        self._slicing = threading.Lock()
         if not options.read_only:
             self._settle_opening()
 
@@ -109,7 +121,7 @@ class Session:
     def begin(self) -> int:
         """Take the locks, catch up, end what time has ended; returns the queue time."""
         log = self.log
-        log.lock()
+        self._lock()
         try:
             if not self._loaded or log.forked or log.behind():
                 self.catch_up()
@@ -123,6 +135,15 @@ class Session:
             raise
         return now
 
+    def _lock(self) -> None:
+        for _ in range(3):
+            try:
+                self.log.lock()
+                return
+            except Restart:  # opened anew: after a fork, or because the lock file was replaced
+                self._loaded = False
+        self.log.lock()
+
     def end(self, failed: bool) -> None:
         """Unlock. After a failure a touched state is not believed any more."""
         if failed and self._touched:
@@ -130,7 +151,8 @@ class Session:
         self._touched = False
         try:
             if not failed and self._snapshot is None and self.log.snapshot_due():
-                self._snapshot = (self.log.begin_snapshot(), snapshots.capture(self.state))
+                writer = self.log.begin_snapshot()
+                self._snapshot = Snapshotting(writer, snapshots.capture(self.state), os.getpid())
         finally:
             self.log.unlock()
 
@@ -319,24 +341,33 @@ class Session:
 
     def step_snapshot(self) -> None:
         """Write a slice of the snapshot that is under way, outside all file locks."""
-        if self._snapshot is None:
+        if self._snapshot is None or not self._slicing.acquire(blocking=False):
             return
-        with self.log.mutex:
-            if self._snapshot is None:
+        try:
+            snapshot = self._snapshot
+            if snapshot is None:
                 return
-            writer, objects = self._snapshot
+            if snapshot.pid != os.getpid():  # a forked child: the file is its parent's
+                self._snapshot = None
+                return
             for _ in range(_SNAPSHOT_SLICE):
-                item = next(objects, None)
+                item = next(snapshot.objects, None)
                 if item is None:
+                    snapshot.writer.commit()
                     self._snapshot = None
-                    writer.commit()
                     return
-                writer.write(item)
+                snapshot.writer.write(item)
+        except BaseException:
+            self._snapshot = None
+            raise
+        finally:
+            self._slicing.release()
 
     def close(self) -> None:
         """Close the log; the last one out leaves a snapshot and a clean end."""
         if self._snapshot is not None:
-            self._snapshot[0].abort()
+            if self._snapshot.pid == os.getpid():
+                self._snapshot.writer.abort()
             self._snapshot = None
         self.log.close(None if self.options.read_only else self._write_snapshot)
 

@@ -114,13 +114,11 @@ class Settler:
             parts = self.ack_parts(found, [result for _, result in acks], now)
             taken = self._leaser.take(now, count, timeout_us, lanes) if count else None
             if taken is not None:
-                parts.append(taken[0])
+                parts.append(taken.part)
             end = session.append(parts) if parts else session.log.position
             if taken is not None:
-                self._leaser.pass_on(lanes)
-        if taken is not None and session.careful():
-            session.log.wait_durable(end, force=True)
-        leased = [] if taken is None else self._leaser.jobs(taken[0][1], taken[1], now)
+                self._leaser.leased(taken)
+        leased = [] if taken is None else self._leaser.jobs(taken, end)
         return leased, [jobs[index] for index in found.lost], [jobs[index] for index in found.missing], end
 
     def nack(
