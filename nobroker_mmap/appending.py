@@ -17,7 +17,7 @@ from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import StorageError
 from nobroker_mmap.offsets import Row
 from nobroker_mmap.reading import Reading
-from nobroker_mmap.record import Record, encode
+from nobroker_mmap.record import encode
 from nobroker_mmap.segment import Segment
 
 _log = logging.getLogger("nobroker_mmap")
@@ -54,76 +54,69 @@ class Appending(Reading):
         for part in parts:
             size += (_HEADER + len(part[2]) + len(part[3]) + 7) & ~7
         segment = chain.reading
-        offset = lsn - segment.origin
-        if offset + size > segment.size or segment is not chain.newest or words[ACTIVE] != segment.number:
+        if lsn + size > segment.last_lsn or segment is not chain.newest or words[ACTIVE] != segment.number:
             segment = self._make_room(size)
             lsn = chain.cursor
-            offset = lsn - segment.origin
-        data, lsns, checksum, rows = self._frame(parts, segment, lsn)
-        room = segment.size - offset - size
-        fd = self._writing[1]  # type: ignore[index]
-        try:
-            files.write_at(fd, data + _TERMINATOR if room >= 64 else data + bytes(room), offset)
-        except OSError as error:
-            raise self._write_failed(error, fd, segment, offset, len(data) + min(64, room)) from error
-        end = lsn + size
-        words[APPENDED] = end
-        chain.cursor, chain.checksum, chain.chained = end, checksum, True
-        chain.last_type = parts[-1][0]
-        for at, found, moved in rows:
-            chain.table.add(at, found, moved=moved)
-        if not locking.in_place(self._lock_fd, 0):
-            raise StorageError(
-                f"{self.names.lock}: the lock file was removed while a group was written; whether it"
-                " counts is decided"
-                " by whoever made the new one",
-                path=self.names.lock,
-                outcome="unknown",
+        if len(parts) == 1:  # most groups are: worth a path without lists
+            kind, flags, head, tail, _ = parts[0]
+            data, checksum = encode(
+                kind, flags | _LAST, head, tail, *segment.ids, lsn, words[DURABLE], chain.checksum
             )
-        if offset + size > segment.size >> 1 and self._prepared <= segment.number:
+            lsns = [lsn]
+        else:
+            data, checksum, lsns = self._frame(parts, segment, lsn)
+        end = lsn + size
+        self._write(segment, data, lsn - segment.origin)
+        words[APPENDED] = end
+        chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, parts[-1][0]
+        for part, at in zip(parts, lsns, strict=True):
+            rows, kind = part[4], part[0]
+            if rows is None and kind in self._source.indexed:
+                rows = self._source.rows(segment.record_at(at - segment.origin))
+            if rows:
+                chain.table.add(at - segment.origin, rows, moved=kind in self._source.moved)
+        if not locking.in_place(self._lock_fd, 0):
+            raise self._lock_file_went()
+        if end - segment.base > segment.size >> 1 and self._prepared <= segment.number:
             self._prepare(segment)
         return lsns, end
 
-    def _frame(
-        self, parts: Sequence[Part], segment: Segment, lsn: int
-    ) -> tuple[bytes, list[int], int, list[tuple[int, list[Row], bool]]]:
-        """Bytes of a group, the LSNs of its records, the last checksum, and the rows."""
-        source, checksum, durable = self._source, self._chain.checksum, self._words[DURABLE]
-        number, lineage, origin = segment.place
+    def _frame(self, parts: Sequence[Part], segment: Segment, lsn: int) -> tuple[bytes, int, list[int]]:
+        """Bytes of a group, the checksum of its last record, and the LSN of each."""
+        checksum, durable = self._chain.checksum, self._words[DURABLE]
+        number, lineage = segment.ids
         lsns: list[int] = []
-        rows: list[tuple[int, list[Row], bool]] = []
         blobs: list[bytes] = []
         left = len(parts)
         if not left:
             raise ValueError("a group has at least one record")
-        for kind, flags, head, tail, found in parts:
+        for kind, flags, head, tail, _ in parts:
             left -= 1
-            previous = checksum
-            if not left:
-                flags |= _LAST
-            blob, checksum = encode(kind, flags, head, tail, number, lineage, lsn, durable, previous)
-            if found is None and kind in source.indexed:
-                found = source.rows(
-                    Record(
-                        lsn,
-                        lsn + len(blob),
-                        kind,
-                        flags,
-                        len(head),
-                        head + tail,
-                        number,
-                        lsn - origin,
-                        checksum,
-                        durable,
-                        previous,
-                    )
-                )
-            if found:
-                rows.append((lsn - origin, found, kind in source.moved))
+            blob, checksum = encode(
+                kind, flags if left else flags | _LAST, head, tail, number, lineage, lsn, durable, checksum
+            )
             lsns.append(lsn)
             blobs.append(blob)
             lsn += len(blob)
-        return blobs[0] if len(blobs) == 1 else b"".join(blobs), lsns, checksum, rows
+        return b"".join(blobs), checksum, lsns
+
+    def _write(self, segment: Segment, data: bytes, offset: int) -> None:
+        """Write a group and the zeros that end it, as far as the segment has room for them."""
+        room = segment.size - offset - len(data)
+        data += _TERMINATOR if room >= 64 else bytes(room)
+        fd = self._writing[1]  # type: ignore[index]
+        try:
+            files.write_at(fd, data, offset)
+        except OSError as error:
+            raise self._write_failed(error, fd, segment, offset, len(data)) from error
+
+    def _lock_file_went(self) -> StorageError:
+        return StorageError(
+            f"{self.names.lock}: the lock file was removed while a group was written; whether the group"
+            " counts is decided by whoever made the new one. Open the queue again and look",
+            path=self.names.lock,
+            outcome="unknown",
+        )
 
     def _write_failed(
         self, error: OSError, fd: int, segment: Segment, offset: int, size: int

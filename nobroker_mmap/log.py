@@ -41,13 +41,17 @@ class Log(Appending):
     """One named log in a directory.
 
     Args:
-        directory: where its files are; made when missing. name: letters, digits, ".", "_", "-"; at most
-        100. segment_size: bytes of a full-grown segment, a power of two from 64 KiB to 256 MiB. fsync:
-        whether `wait_durable` waits for the disk. lock_timeout: seconds to wait for the lock. read_only:
-        change no byte and take no lock. boot_id: what tells this boot of the machine from others. rows:
-        pure function of a record: its rows (first key, index in the record, count). max_bytes: for the
-        caller's own check against `bytes_used()`. indexed_types, moved_types: record types that `rows` is
-        asked for; the second, those that move existing keys.
+        directory: where its files are; made when missing.
+        name: letters, digits, ".", "_", "-"; at most 100.
+        segment_size: bytes of a full-grown segment, a power of two from 64 KiB to 256 MiB.
+        fsync: whether `wait_durable` waits for the disk.
+        lock_timeout: seconds to wait for the lock.
+        read_only: change no byte and take no lock.
+        boot_id: what tells this boot of the machine from others.
+        rows: pure function of a record: its rows (first key, index in the record, count).
+        max_bytes: for the caller's own check against `bytes_used()`.
+        indexed_types: record types that `rows` is asked for.
+        moved_types: those of them that hold newer copies of existing keys.
 
     Raises:
         CorruptLogError, StorageError, LockTimeoutError, ValueError: see the methods of `Handle`.

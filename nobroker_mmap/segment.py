@@ -22,7 +22,19 @@ class Segment:
     `end` is the offset at which its records end once that is settled (a next segment exists), else 0.
     """
 
-    __slots__ = ("_map", "base", "end", "header", "number", "origin", "path", "place", "size")
+    __slots__ = (
+        "_map",
+        "base",
+        "end",
+        "header",
+        "ids",
+        "last_lsn",
+        "number",
+        "origin",
+        "path",
+        "place",
+        "size",
+    )
 
     def __init__(self, path: str, header: fmt.SegmentHeader) -> None:
         self.path = path
@@ -32,6 +44,8 @@ class Segment:
         self.size = header.size
         self.origin = header.base - fmt.SEGMENT_HEADER_SIZE
         self.place = Place(header.number, header.lineage, self.origin)
+        self.ids = header.number, header.lineage
+        self.last_lsn = self.origin + header.size
         self.end = 0
         self._map: mmap.mmap | None = None
 
