@@ -88,8 +88,8 @@ def queue(nursery: Nursery) -> Iterator[Queue]:
 SLOW = """
 def handler(job):
     say("begun")
-    end = time.monotonic() + 3
-    while time.monotonic() < end:  # longer than three leases
+    end = time.monotonic() + 2.2
+    while time.monotonic() < end:  # longer than two leases
         time.sleep(0.1)
     with open(sys.argv[1] + ".ran", "a") as file:
         file.write(f"{os.getpid()}\\n")
@@ -112,7 +112,7 @@ def test_a_long_last_job_is_nobody_elses(nursery: Nursery, queue: Queue, how: st
     assert first.line() == "begun"
     if how == "signal":
         first.kill(signal.SIGTERM)
-    second = nursery.start(SLOW + "work(handler, idle_timeout=4.5)")
+    second = nursery.start(SLOW + "work(handler, idle_timeout=3)")
     assert first.end() == (0, {"leased": 1, "succeeded": 1, "failed": 0, "dead": 0, "lost_leases": 0})
     code, counts = second.end()
     assert (code, counts["leased"]) == (0, 0)
