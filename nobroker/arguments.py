@@ -5,7 +5,6 @@ written.
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from typing import Any, Final
 
 from nobroker_mmap.format import MIN_SEGMENT_SIZE
@@ -63,7 +62,7 @@ def wall_time(name: str, value: Any) -> int | None:
     """A moment: seconds since the epoch, or an aware datetime -> microseconds."""
     if value is None:
         return None
-    if isinstance(value, datetime):
+    if hasattr(value, "utcoffset") and hasattr(value, "timestamp"):
         if value.utcoffset() is None:
             raise ValueError(
                 f"{name} must have a time zone: a naive datetime means another moment on another machine"

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from datetime import datetime, time
 from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 import msgpack
 
 from nobroker.errors import SerializationError
-from nobroker.extensions import EXTENDED, from_extension, to_extension, type_name
 
 MAX_VALUE_BYTES: Final = 8 * 2**20
 """The packed size of one payload, metadata, result or state."""
@@ -35,10 +33,9 @@ BATCH_JOBS: Final = 1000
 BATCH_BYTES: Final = 2**20
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_CONTAINERS: Final = frozenset({list, tuple, dict})
 _KEYS: Final = _SCALARS
 
-_PLAIN: Final = _SCALARS | _CONTAINERS
+_PLAIN: Final = _SCALARS | {list, tuple, dict}
 _ONLY_DICTS: Final = frozenset({dict})
 
 _PACKER_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError, MemoryError)
@@ -54,6 +51,8 @@ class _Codec(threading.local):
 
     def _hook(self, value: Any) -> Any:
         self.hooked = True
+        from nobroker.extensions import to_extension  # here, to keep `import nobroker` light
+
         return to_extension(value)
 
     def pack(self, value: Any) -> bytes:
@@ -150,7 +149,7 @@ def unpack(packed: bytes | memoryview) -> Any:
     """
     try:
         return msgpack.unpackb(
-            packed, ext_hook=from_extension, strict_map_key=False, unicode_errors="surrogatepass"
+            packed, ext_hook=_from_extension, strict_map_key=False, unicode_errors="surrogatepass"
         )
     except (
         ValueError,
@@ -161,6 +160,12 @@ def unpack(packed: bytes | memoryview) -> Any:
         msgpack.UnpackException,
     ) as error:
         raise ValueError(f"not a stored value: {error}") from error
+
+
+def _from_extension(code: int, data: bytes) -> Any:
+    from nobroker.extensions import from_extension
+
+    return from_extension(code, data)
 
 
 def unpack_plain(packed: bytes | memoryview) -> Any:
@@ -245,8 +250,10 @@ def _plain(level: list[Any]) -> bool:
 
 def _refuse(values: list[Any], names: list[str] | None) -> None:
     """Raise for the first thing among the values that the rule refuses; return if there is none."""
+    from nobroker.refusals import first_fault
+
     for index, value in enumerate(values):
-        found = _first_fault(value)
+        found = first_fault(value, MAX_DEPTH)
         if found is not None:
             path, why = found
             raise SerializationError(f"{_name(values, names, index)}{path} {why}")
@@ -266,53 +273,3 @@ def _name(values: list[Any], names: list[str] | None, index: int) -> str:
     if names is not None:
         return names[index]
     return "payload" if len(values) == 1 else f"payloads[{index}]"
-
-
-def _first_fault(value: Any) -> tuple[str, str] | None:
-    """The path and the description of the first refused thing, without recursion: hostile depth is what it
-    looks for.
-    """
-    kind = type(value)
-    if kind in _SCALARS or kind in EXTENDED:
-        return _scalar_fault(value)
-    if kind not in _CONTAINERS:
-        return "", f"is a {type_name(kind)}, which is not stored"
-    stack: list[tuple[Iterator[tuple[Any, Any]], str]] = [(_items(value), "")]
-    while stack:
-        items, path = stack[-1]
-        for key, child in items:
-            place = f"{path}[{_shown(key)}]"
-            kind = type(child)
-            if type(items) is not enumerate and type(key) not in _KEYS:
-                return path, f"has a key of type {type_name(type(key))}, which is not stored"
-            if kind in _CONTAINERS:
-                if len(stack) >= MAX_DEPTH:
-                    return place[:80] + "...", f"is nested more than {MAX_DEPTH} deep (or contains itself)"
-                stack.append((_items(child), place if len(place) < 4000 else place[:4000]))
-                break
-            if kind not in _SCALARS and kind not in EXTENDED:
-                return place, f"is a {type_name(kind)}, which is not stored"
-            fault = _scalar_fault(child)
-            if fault is not None:
-                return place, fault[1]
-        else:
-            stack.pop()
-    return None
-
-
-def _items(container: Any) -> Any:
-    return iter(container.items()) if type(container) is dict else enumerate(container)
-
-
-def _scalar_fault(value: Any) -> tuple[str, str] | None:
-    if type(value) is datetime or type(value) is time:
-        try:
-            value.utcoffset()
-        except Exception as error:  # a foreign tzinfo may raise anything
-            return "", f"is a {type(value).__name__} whose time zone fails: {error}"
-    return None
-
-
-def _shown(key: Any) -> str:
-    text = repr(key)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -89,7 +89,9 @@ def _print(settings: Settings, found: dict[str, Any]) -> None:
         output.document({"queue": settings.queue, **found})
         return
     listed = {name: value for name, value in found.items() if isinstance(value, list)}
-    output.pairs({name.replace("_", " "): value for name, value in found.items() if name not in listed})
+    output.pairs(
+        {name.replace("_", " "): _shown(value) for name, value in found.items() if name not in listed}
+    )
     for loss in listed.pop("losses", ()):
         output.line(
             f"lost: {loss['length']} bytes at offset {loss['offset']} of {loss['path']} ({loss['reason']})"
@@ -97,3 +99,9 @@ def _print(settings: Settings, found: dict[str, Any]) -> None:
     for name, values in listed.items():
         for value in values:
             output.line(f"{name.replace('_', ' ').removesuffix('s')}: {value}")
+
+
+def _shown(value: object) -> object:
+    if value is None:
+        return "-"
+    return ("no", "yes")[value] if isinstance(value, bool) else value

@@ -268,13 +268,19 @@ class ReadyIndex:
 
     # -- looking
 
-    def in_order(self, lanes: Iterable[str] | None = None) -> Iterator[int]:
-        """All waiting jobs in the order they would be delivered; those not due yet last, by their time."""
+    def in_order(self, lanes: Iterable[str] | None = None, more: Iterable[Key] = ()) -> Iterator[int]:
+        """All waiting jobs in the order they would be delivered; those not due yet last, by their time.
+
+        `more` are the sorted keys of jobs that count as due, too.
+        """
         rows = [row for lane, rows in self.lanes.items() if lanes is None or lane in lanes for row in rows]
         seen: set[int] = set()
-        for _, avail, seq in heapq.merge(*(_row_keys(row) for row in rows)):
+        added = {key[2] for key in more}
+        for _, avail, seq in heapq.merge(more, *(_row_keys(row) for row in rows)):
             code = self._pages.code(seq)
-            if code == READY or (code == RETRY and self._entries[seq].avail == avail and seq not in seen):
+            if seq in added:
+                yield seq
+            elif code == READY or (code == RETRY and self._entries[seq].avail == avail and seq not in seen):
                 if code == RETRY:
                     seen.add(seq)
                 yield seq

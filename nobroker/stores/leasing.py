@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from itertools import count as count_from
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nobroker.job import Job
 from nobroker.state import kinds
@@ -16,6 +16,9 @@ from nobroker.state.ready import Piece
 from nobroker.stores.reading import Decoded
 from nobroker.stores.session import Part, Session
 from nobroker_mmap.offsets import Piece as LogPiece
+
+_STAND_BACK_S: Final = 0.05
+"""For so long a waiter that passed a wake-up on lets others take it."""
 
 
 class Nothing(NamedTuple):
@@ -68,15 +71,29 @@ class Leaser:
         lanes: tuple[str, ...] | None,
         stop: Callable[[], bool] | None,
     ) -> list[Job]:
-        log = self._session.log
+        session = self._session
+        log = session.log
         end = time.monotonic() + wait
+        woken = False
         while True:
             log.announce()
             jobs = self._attempt(count, timeout_us, lanes)
             remaining = end - time.monotonic()
             if jobs or remaining <= 0 or (stop is not None and stop()):
                 return jobs
-            log.wait(min(remaining, self._until_event()))
+            if woken and lanes is not None and self._others_may_want():
+                log.notify()
+                time.sleep(_STAND_BACK_S)
+            woken = log.wait(min(remaining, self._until_event()))
+
+    def _others_may_want(self) -> bool:
+        """Whether jobs wait in lanes that this caller does not serve: the wake-up was for another waiter."""
+        session = self._session
+        with session.reading():
+            paused = session.state.paused
+            return None not in paused and session.state.ready.has_ready(
+                None, frozenset(lane for lane in paused if lane is not None)
+            )
 
     def _until_event(self) -> float:
         """Seconds until time alone may make something leasable."""
@@ -144,7 +161,7 @@ class Leaser:
         return Taken((kinds.LEASE, head, b""), sources, pieces, {})
 
     def leased(self, taken: Taken) -> None:
-        """Inside the transaction, after the append: note what went before, and wake who waits for the rest."""
+        """Inside the transaction, after the append: note what went before, wake who waits for the rest."""
         session = self._session
         state = session.state
         if state.entries:

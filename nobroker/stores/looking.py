@@ -45,6 +45,7 @@ class Looker:
             ready = total(codes.READY, lane) + total(codes.RETRY, lane)
             delayed = total(codes.DELAYED, lane) + total(codes.RETRY_LATER, lane)
             leased, done, dead = total(codes.LEASED, lane), total(codes.DONE, lane), total(codes.DEAD, lane)
+            oldest = state.ready.oldest(None if lane is None else (lane,))
             for seq, lease in state.overdue(now):
                 if lane is None or lease.lane == lane:
                     leased -= 1
@@ -55,6 +56,7 @@ class Looker:
                         dead += 1
                     else:
                         ready += 1
+                        oldest = lease.deadline if oldest is None else min(oldest, lease.deadline)
             for spans in state.peek_outdated(now):
                 for seq in spans:
                     if lane is None or state.pages.lane(seq) == lane:
@@ -63,7 +65,6 @@ class Looker:
                             ready -= 1
                         else:
                             delayed -= 1
-            oldest = state.ready.oldest(None if lane is None else (lane,))
             return QueueStats(
                 ready,
                 delayed,
@@ -89,7 +90,9 @@ class Looker:
             state = session.state
             lanes = None if lane is None else (lane,)
             if wanted is JobState.READY:
-                order: Iterator[int] = iter(list(state.ready.in_order(lanes)) + self._overdue_seqs(now, lane))
+                ended = sorted((-lease.priority, lease.deadline, seq) for seq, lease in state.overdue(now))
+                mine = [key for key in ended if lane is None or state.pages.lane(key[2]) == lane]
+                order: Iterator[int] = iter(list(state.ready.in_order(lanes, mine)))
             else:
                 order = self._all(wanted)
         while True:
@@ -110,9 +113,6 @@ class Looker:
             yield from some
             if ended:
                 return
-
-    def _overdue_seqs(self, now: int, lane: str | None) -> list[int]:
-        return [seq for seq, lease in self._session.state.overdue(now) if lane is None or lease.lane == lane]
 
     def _all(self, wanted: JobState | None) -> Iterator[int]:
         """Sequence numbers of jobs that may have the state, ascending; the state may be replaced between two

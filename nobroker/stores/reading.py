@@ -286,13 +286,14 @@ def _add_lease(job: Job, state: State, seq: int, now: int, entry: Entry | None) 
         job.lease_deadline = lease.deadline / 1e6
         job.available_at = lease.place(seq) / 1e6
         return
+    job.available_at = lease.deadline / 1e6
     flags = entry.flags if entry is not None else 0
     if flags & CANCEL:
         job.state, job.last_error, job.cancel_requested = JobState.DONE, "cancelled", False
     elif job.attempts >= lease.max_attempts:
         job.state, job.last_error = JobState.DEAD, lease_expired(job.attempts)
     else:
-        job.state, job.available_at = JobState.READY, lease.deadline / 1e6
+        job.state = JobState.READY
 
 
 def lease_expired(attempts: int) -> str:

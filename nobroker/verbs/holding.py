@@ -123,7 +123,7 @@ class Holding(Face):
     ) -> list[Job]:
         """`nack` for all that are still held; `NotLeasedError` afterwards when some were not."""
         refs = [ref(job) for job in jobs]
-        return self._nack(refs, error, delay, dead, many=True) if refs else []
+        return self._nack(refs, error, delay, dead, many=True)
 
     def _nack(
         self, jobs: Sequence[JobRef], error: object, delay: float | None, dead: bool | None, many: bool
@@ -136,7 +136,8 @@ class Holding(Face):
         def delay_for(attempts: int) -> int:
             return round(backoff.delay_for(attempts) * 1e6) if fixed is None else fixed
 
-        return self._store.nack(jobs, None if error is None else storable_text(error), delay_for, dead, many)
+        text = None if error is None else storable_text(error)
+        return self._store.nack(jobs, text, delay_for, dead, many) if jobs else []
 
     def extend(self, job: JobRef, seconds: float, *, progress: Any = None, state: Any = None) -> Job:
         """Hold a job longer: its deadline becomes now + `seconds`.
@@ -155,19 +156,15 @@ class Holding(Face):
     ) -> list[Job]:
         """`extend` for all that are still held; `NotLeasedError` afterwards when some were not."""
         refs = [ref(job) for job in jobs]
-        return self._extend(refs, seconds, progress, state, many=True) if refs else []
+        return self._extend(refs, seconds, progress, state, many=True)
 
     def _extend(
         self, jobs: Sequence[JobRef], seconds: float, progress: Any, state: Any, many: bool
     ) -> list[Job]:
         timeout = arguments.seconds("seconds", seconds, positive=True)
-        return self._store.extend(
-            jobs,
-            timeout,
-            None if progress is None else pack_value(progress, "progress"),
-            None if state is None else pack_value(state, "state"),
-            many,
-        )
+        packed_progress = None if progress is None else pack_value(progress, "progress")
+        packed_state = None if state is None else pack_value(state, "state")
+        return self._store.extend(jobs, timeout, packed_progress, packed_state, many) if jobs else []
 
     def release(self, job: JobRef, *, delay: float = 0.0) -> Job:
         """Give a job back unrun: the attempt is given back too, and it keeps its place (unless `delay` says

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nobroker import arguments
 from nobroker.job import Job
 from nobroker.stores.base import NewJobs
 from nobroker.values import pack_batches, pack_list, pack_value
 from nobroker.verbs.face import Face
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _PRIORITY: Final = 2**31 - 1
 
