@@ -15,7 +15,8 @@ def cli(settings: Settings) -> int:
     """
     from nobroker.cli import output
 
-    with settings.look() as queue:
+    settings.must_exist()
+    with settings.open(read_only=True) as queue:
         findings = queue.check()
     if settings.json:
         output.document([output.fields(finding) for finding in findings])

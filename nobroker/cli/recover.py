@@ -32,7 +32,8 @@ def cli(settings: Settings, salvage: bool) -> None:
 
 
 def _look(settings: Settings) -> None:
-    with settings.look() as queue:
+    settings.must_exist()
+    with settings.open(read_only=True) as queue:
         found = _report(queue)
         damage = queue.recovery.damage
     _print(settings, found)
@@ -61,7 +62,9 @@ def _salvage(settings: Settings) -> None:
 
 def _is_damaged(settings: Settings) -> bool:
     """Whether there is damage anywhere; opening alone does not look at what a snapshot stands for."""
-    with settings.look() as queue:
+    settings.must_exist()
+    with settings.open(read_only=True) as queue:
+        queue.stats()  # reads the log
         return queue.recovery.damage != "none" or any(
             finding.severity == "damage" for finding in queue.check()
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,14 +79,22 @@ class Settings:
         self.must_exist(name)
         return self.open(name, **options)
 
-    def look(self, name: str | None = None) -> Queue:
+    @contextmanager
+    def look(self, name: str | None = None) -> Iterator[Queue]:
         """Open a queue without the means to change it, which must be there.
 
+        Of a damaged log what is shown is as it was before the damage; that is said on stderr.
+
         Raises:
-            CommandError: it is not; nothing was made.
+            CommandError: it is not there; nothing was made.
         """
         self.must_exist(name)
-        return self.open(name, read_only=True)
+        with self.open(name, read_only=True) as queue:
+            yield queue
+            if queue.recovery.damage != "none":
+                from nobroker.cli.output import note
+
+                note(f"warning: this is how it was before the damage: {queue.recovery.damage}")
 
 
 def _some(names: list[str], limit: int = 8) -> str:

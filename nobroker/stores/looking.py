@@ -90,8 +90,8 @@ class Looker:
             state = session.state
             lanes = None if lane is None else (lane,)
             if wanted is JobState.READY:
-                ended = sorted((-lease.priority, lease.deadline, seq) for seq, lease in state.overdue(now))
-                mine = [key for key in ended if lane is None or state.pages.lane(key[2]) == lane]
+                expired = sorted((-lease.priority, lease.deadline, seq) for seq, lease in state.overdue(now))
+                mine = [key for key in expired if lane is None or state.pages.lane(key[2]) == lane]
                 order: Iterator[int] = iter(list(state.ready.in_order(lanes, mine)))
             else:
                 order = self._all(wanted)

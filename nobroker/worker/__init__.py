@@ -6,7 +6,8 @@
     recording.py  outcomes -> the queue, with patience for a lock or a disk that is busy
     heartbeat.py  extends the lease of everything in hand
     durability.py waits for the disk, so that no handler has to
-    calling.py    the only place that calls user code; its errors as data
+    calling.py    the only place that calls user code; its errors as data (outcome.py)
+    event_loop.py where async handlers run
     run.py        what these threads share, and the lock that guards it
     signals.py    catching them and putting the old handlers back
     facts.py      words every log line

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nobroker.job import Job
 from nobroker.values import storable_text
 from nobroker.worker import facts
+from nobroker.worker.outcome import Outcome
 from nobroker.worker.run import Handler
+
+if TYPE_CHECKING:
+    from nobroker.worker.event_loop import LoopThread
 
 MAX_ERROR_BYTES = 65536
 _MAX_MESSAGE = 8192
 _MAX_FRAMES = 50
-_LOOP_CHECK_S = 1.0
-
-
-class Outcome(NamedTuple):
-    """What a handler returned, or raised."""
-
-    value: Any = None
-    error: BaseException | None = None
 
 
 class Caller:
@@ -41,7 +36,7 @@ class Caller:
         self._on_death = on_death
         self._home = os.getpid()
         self._lock = threading.Lock()  # guards the start of the loop
-        self._loop: _LoopThread | None = None
+        self._loop: LoopThread | None = None
 
     def call(self, job: Job) -> Outcome:
         # No local may hold the outcome: an error's frames refer to this one, which would close a circle.
@@ -72,10 +67,14 @@ class Caller:
             self._leave_if_forked(job, 1)
             return Outcome(error=_without_us(error))
 
-    def _loop_thread(self) -> _LoopThread:
+    def _loop_thread(self) -> LoopThread:
+        from nobroker.worker.event_loop import (
+            LoopThread,  # here: asyncio is heavy, and most handlers need none
+        )
+
         with self._lock:
             if self._loop is None:
-                self._loop = _LoopThread(self._on_death)
+                self._loop = LoopThread(self._on_death)
             return self._loop
 
     def _leave_if_forked(self, job: Job, code: int) -> None:
@@ -83,60 +82,6 @@ class Caller:
         if os.getpid() != self._home:
             facts.forked_child_returned(job)
             os._exit(code)
-
-
-class _LoopThread:
-    def __init__(self, on_death: Callable[[BaseException], None]) -> None:
-        self._on_death = on_death
-        self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._quit: asyncio.Event | None = None
-        self._thread = threading.Thread(target=self._main, name="nobroker-event-loop", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-
-    def run(self, work: Any) -> Outcome:
-        if self._loop is None:
-            work.close()
-            raise RuntimeError("the event loop for async handlers could not start; see the error before")
-        try:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:
-            work.close()
-            raise
-        while True:
-            try:
-                outcome: Outcome = future.result(timeout=_LOOP_CHECK_S)
-            except TimeoutError:
-                if not self._thread.is_alive():
-                    raise RuntimeError("the event loop ended under this handler") from None
-            else:
-                return outcome
-
-    def close(self, *, wait: bool) -> None:
-        if self._loop is not None and self._quit is not None and self._thread.is_alive():
-            try:
-                self._loop.call_soon_threadsafe(self._quit.set)
-            except RuntimeError:
-                return  # it closed in this moment
-            if wait:
-                self._thread.join()
-
-    def _main(self) -> None:
-        try:
-            with asyncio.Runner() as runner:
-                try:
-                    runner.run(self._serve())
-                except BaseException as error:  # an exit or interrupt of a handler's own task
-                    self._on_death(error)
-        finally:
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        self._quit = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._ready.set()
-        await self._quit.wait()
 
 
 def error_text(error: BaseException) -> str:
