@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
@@ -93,14 +94,20 @@ def test_no_module_of_the_command_line_imports_rich_before_it_draws() -> None:
 
 
 @pytest.mark.processes
-def test_enqueue_starts_quickly_and_without_rich(nobroker: CommandLine) -> None:
+def test_enqueue_starts_quickly_and_without_rich(nobroker: CommandLine, tmp_path: Path) -> None:
     nobroker("enqueue", "first")
     code = f"from nobroker.cli.main import main; main(['--dir', {str(nobroker.dir)!r}, 'enqueue', '1'])"
     assert not {"rich", "nobroker_tools"} & _modules_after(code)
-    times = []
-    for _ in range(7):
-        began = time.perf_counter()
-        assert nobroker.process("enqueue", "1").code == 0
-        times.append(time.perf_counter() - began)
-    # 200 ms is what it may cost on a machine of its own; twice that where others work too.
-    assert min(times) < 0.4, times
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path / "compiled")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    costs = []
+    for _ in range(6):  # the first one compiles
+        before = os.times()
+        assert nobroker.process("enqueue", "1", env=environment).code == 0
+        after = os.times()
+        costs.append(
+            after.children_user + after.children_system - before.children_user - before.children_system
+        )
+    # 200 ms on a machine of its own; time of the processor is counted, as others work here at the same time,
+    # and more of it is allowed, as they get in each other's way.
+    assert min(costs) < 0.4, costs
