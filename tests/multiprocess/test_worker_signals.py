@@ -28,7 +28,7 @@ from nobroker import BackoffPolicy, Queue, Worker
 queue = Queue(sys.argv[1], visibility_timeout=1.0, backoff=BackoffPolicy(base=0, jitter=0))
 
 def say(what):
-    print(what, flush=True)
+    os.write(1, f"{what}\\n".encode())  # one write: lines of two threads do not mix
 
 def work(handler, **options):
     stats = Worker(queue, handler, poll_interval=0.05, **options).run()
