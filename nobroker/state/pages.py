@@ -169,8 +169,8 @@ class Pages:
             page.codes[low:high] = bytes((code,)) * (high - low)
             if lane_number or page.lanes is not None:
                 if page.lanes is None:
-                    page.lanes = array("H", bytes(2 * SIZE))
-                page.lanes[low:high] = array("H", [lane_number]) * (high - low)
+                    page.lanes = array("I", bytes(4 * SIZE))
+                page.lanes[low:high] = array("I", [lane_number]) * (high - low)
         self.counts[lane_number][code] += last - first + 1
 
     def put(self, seq: int, code: int) -> int:
@@ -247,7 +247,7 @@ class Pages:
         if page.own is not None:
             page.own[low:high] = bytes(length)
         if page.lanes is not None:
-            page.lanes[low:high] = array("H", bytes(2 * length))
+            page.lanes[low:high] = array("I", bytes(4 * length))
 
 
 def _cuts(first: int, last: int) -> Iterator[tuple[int, int, int]]:

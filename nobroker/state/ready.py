@@ -163,7 +163,7 @@ class ReadyIndex:
             pieces.append(piece)
             count -= piece.size
             if run.low >= run.high:
-                rows.pop(0)
+                self._drop_first(rows)
         return pieces
 
     def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str]) -> bool:
@@ -176,12 +176,13 @@ class ReadyIndex:
         best: SortedList[Row] | None = None
         best_key: Key | None = None
         rival: Key | None = None
-        for lane in list(self.lanes) if lanes is None else lanes:
+        for lane in self.lanes if lanes is None else lanes:
             rows = self.lanes.get(lane)
-            if not rows or lane in paused:
+            if rows is None or lane in paused:
                 continue
             key = self._settle(rows)
             if key is None:
+                empty.append(lane)
                 continue
             if best_key is None or key < best_key:
                 if best_key is not None and (rival is None or best_key < rival):
@@ -189,6 +190,8 @@ class ReadyIndex:
                 best, best_key = rows, key
             elif rival is None or key < rival:
                 rival = key
+        for lane in empty:
+            del self.lanes[lane]
         if best is not None and len(best) > 1:
             second = best[1][:3]
             if rival is None or second < rival:
@@ -208,7 +211,7 @@ class ReadyIndex:
                 continue
             self._skip(run)
             if run.low >= run.high:
-                rows.pop(0)
+                self._drop_first(rows)
                 continue
             key = run.key()
             if len(rows) == 1 or key < rows[1][:3]:
@@ -216,6 +219,13 @@ class ReadyIndex:
             rows.pop(0)
             rows.add((*key, run))
         return None
+
+    def _drop_first(self, rows: SortedList[Row]) -> None:
+        """Let go of a run that is used up, its arrays included."""
+        run = rows.pop(0)[3]
+        key = (run.lane, -run.nprio, run.max_attempts)
+        if self._tails.get(key) is run:
+            del self._tails[key]
 
     def _skip(self, run: Run) -> None:
         """Move a run's front past jobs that no longer wait."""
@@ -300,8 +310,7 @@ class ReadyIndex:
         for lane, rows in self.lanes.items():
             if lanes is not None and lane not in lanes:
                 continue
-            while rows and self._settle(rows) is not None:
-                break
+            self._settle(rows)
             at = 0
             while at < len(rows):
                 row = rows[at]
@@ -312,8 +321,8 @@ class ReadyIndex:
 
     def trim(self) -> None:
         """Let go of rows that no longer wait: for processes that only produce and never take."""
-        for rows in self.lanes.values():
-            self._settle(rows)
+        for lane in [lane for lane, rows in self.lanes.items() if self._settle(rows) is None]:
+            del self.lanes[lane]
 
 
 def _row_keys(row: Row) -> Iterator[Key]:

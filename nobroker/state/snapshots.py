@@ -173,7 +173,7 @@ def _page(codes_of: int | bytes, tokens: Any, refs: Any, lanes: Any, own: bytes 
     page.codes = bytearray(bytes((codes_of,)) * SIZE if type(codes_of) is int else codes_of)
     page.tokens = _array("Q", tokens)
     page.refs = _array("Q", refs)
-    page.lanes = _array("H", lanes)
+    page.lanes = _array("I", lanes)
     page.own = None if own is None else bytearray(own)
     return page
 

@@ -113,6 +113,7 @@ class Enqueuer:
             session.room_for(sum(map(len, packed)))
             session.reserve(len(jobs), 0)
             seq = session.state.next_seq
+            keep = now + session.options.keep_done_us
             parts: list[Part] = []
             seen: set[str] = set()
             group: list[tuple[Job, bytes, Head]] = []
@@ -123,13 +124,13 @@ class Enqueuer:
                 if group and (
                     not _alike(group[0][0], job) or sum(len(item[1]) for item in group) > BATCH_BYTES
                 ):
-                    parts.append(_restored(group, seq, now))
+                    parts.append(_restored(group, seq, now, keep))
                     seq += len(group)
                     group = []
                 group.append((job, payload, override))
                 added += 1
             if group:
-                parts.append(_restored(group, seq, now))
+                parts.append(_restored(group, seq, now, keep))
             end = session.append(parts) if parts else session.log.position
             session.log.notify()
         session.log.wait_durable(end)
@@ -216,7 +217,7 @@ def _override(job: Job) -> Head:
     return override
 
 
-def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int) -> Part:
+def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int, keep_until: int) -> Part:
     first = group[0][0]
     head: Head = {
         "t": now,
@@ -240,7 +241,7 @@ def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int) -> Part:
     for index, (job, _, override) in enumerate(group):
         if override:
             if job.state is JobState.DONE:
-                override["K"] = now + 3_600_000_000
+                override["K"] = keep_until
             overrides[index] = override
     if overrides:
         head["o"] = overrides

@@ -18,6 +18,10 @@ class JobLog(Log):
         """Raise `QueueClosedError` after `close`."""
         self._refuse_closed()
 
+    def distrust_snapshot(self) -> None:
+        """The snapshot's objects are of no use: go back to the first record that counts."""
+        self._rewind()
+
     def has_waiters(self) -> bool:
         return self._words is not None and self._words[ctl.WAITERS] != 0
 

@@ -209,6 +209,8 @@ class Session:
                 state = snapshots.restore(objects)
             except (ValueError, TypeError, KeyError, IndexError, StopIteration):
                 state = None  # a snapshot is a cache: the log itself is read instead
+            if state is None:
+                self.log.distrust_snapshot()
         self.state = State() if state is None else state
         self._loaded = True
 

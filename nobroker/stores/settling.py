@@ -132,11 +132,10 @@ class Settler:
         session = self._session
         with session.transaction() as now:
             found = self._open_only(jobs, many)
-            end = (
-                session.append([self._nack_part(found, error, delay_for, dead, now)])
-                if found.held
-                else session.log.position
-            )
+            end = session.log.position
+            if found.held:
+                end = session.append([self._nack_part(found, error, delay_for, dead, now)])
+                session.log.notify()
             answer = self._answer(found, now)
         session.log.wait_durable(end)
         self._refuse_many(jobs, found)
@@ -166,7 +165,6 @@ class Settler:
         if error is not None:
             head["e"] = list(range(len(avails)))
             tail = pack_plain([error] * len(avails))
-        self._session.log.notify()
         return kinds.NACK, head, tail
 
     def extend(
