@@ -1,6 +1,6 @@
 """The documents tell the truth: their programs run, their links lead somewhere, what they name exists.
 
-A fenced block that begins with ```` ```python run ```` is a program of its own and is run in an empty directory.
+A fenced block that begins with ```` ```python run ```` is a program, and is run in an empty directory of its own.
 """
 
 from __future__ import annotations
@@ -115,6 +115,23 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_places_in_the_code_exist() -> None:
+    text = _BLOCK.sub("", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    gone = [
+        path
+        for path in re.findall(r"`((?:nobroker|nobroker_mmap|tests)/[\w/.]*)`", text)
+        if not (ROOT / path).exists()
+    ]
+    for path, *names in re.findall(r"`(\w+/[\w/]+\.py)`\s+`(\w+)(?:\.(\w+))?`", text):
+        code = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).exists() else ""
+        gone += [
+            f"{path}: {name}"
+            for name in names
+            if name and not re.search(rf"^ *(def|class) {name}\b", code, re.MULTILINE)
+        ]
+    assert gone == []
+
+
 # -- the command line ---------------------------------------------------------------------------------------
 
 
@@ -188,8 +205,10 @@ def section(title: str) -> str:
     return rest[: following.start()] if following else rest
 
 
-def public(kind: type) -> list[str]:
-    return [name for name in vars(kind) if not name.startswith("_")]
+def public(kind: type) -> dict[str, Any]:
+    """Attributes by name, those of the classes of the project that it is made of among them."""
+    makers = [base for base in reversed(kind.__mro__) if base.__module__.startswith("nobroker")]
+    return {name: value for base in makers for name, value in vars(base).items() if not name.startswith("_")}
 
 
 def test_every_public_name_is_in_the_reference() -> None:
@@ -218,8 +237,7 @@ def test_every_attribute_and_argument_is_in_the_reference(kind: type) -> None:
         missing += [field.name for field in dataclasses.fields(kind) if f"`{field.name}`" not in text]
     else:
         missing += [name for name in inspect.signature(kind).parameters if f"`{name}`" not in text]
-    for name in public(kind):
-        function = vars(kind)[name]
+    for name, function in public(kind).items():
         if inspect.isfunction(function):
             missing += [
                 f"{name}({argument})"
