@@ -1,6 +1,6 @@
 """The documents tell the truth: their programs run, their links lead somewhere, what they name exists.
 
-A fenced block that begins with ```` ```python run ```` is a program, and is run in an empty directory of its own.
+A fenced block that begins with ```` ```python run ```` is a program, and is run in a directory of its own.
 """
 
 from __future__ import annotations
