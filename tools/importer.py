@@ -13,7 +13,6 @@ from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from nobroker.arguments import own_id
-from nobroker.errors import SerializationError
 from nobroker.values import pack_value
 
 from . import jobdump, readers
@@ -182,8 +181,11 @@ def _import(
             ids = None if id_field is None else _ids(batch, id_field)
             try:
                 jobs = queue.enqueue_many(values, job_ids=ids, **options)
-            except SerializationError as error:
-                raise _located(batch, error) from error
+            except ValueError as error:
+                found = _located(batch, ids)
+                if found is None:
+                    raise
+                raise found from error
             added += len(values) if ids is None else sum(job.created for job in jobs)
             done.stored += len(values)
         if progress is not None:
@@ -218,21 +220,20 @@ def _ids(batch: Batch, field: str) -> list[str]:
                 index,
                 f"the id field {field!r} holds {what}; it takes a text or a whole number",
             )
-        try:
-            ids.append(own_id(found))
-        except ValueError as error:
-            raise _at(batch, index, str(error)) from error
+        ids.append(found)
     return ids
 
 
-def _located(batch: Batch, error: SerializationError) -> BadInputError:
-    """Where in the file the value is that the queue refused."""
+def _located(batch: Batch, ids: list[str] | None) -> BadInputError | None:
+    """Where in the file the first value or id is that the queue refuses; None when it is none of them."""
     for index, value in enumerate(batch.values):
         try:
             pack_value(value)
-        except SerializationError as found:
-            return _at(batch, index, str(found))
-    return BadInputError(str(error))
+            if ids is not None:
+                own_id(ids[index])
+        except ValueError as error:
+            return _at(batch, index, str(error))
+    return None
 
 
 def _at(batch: Batch, index: int, reason: str) -> BadInputError:

@@ -14,6 +14,7 @@ from .readers import Parser
 VERSION = 1
 _TEXTS = ("id", "lane", "state")
 _NUMBERS = ("attempts", "max_attempts", "priority", "seq", "available_at", "enqueued_at")
+_NUMBER_KINDS = (int, float)
 
 
 def header(name: str) -> str:
@@ -54,20 +55,26 @@ def jobs_of(lines: Iterable[str], number: int) -> Iterator[Job]:
     Raises:
         BadInputError: with the line number, for a line that is no job.
     """
-    batch = Parser().batch(list(lines), number, 0)
+    lines = list(lines)
+    batch = Parser().batch(lines, number, 0)
     for place, value in zip(batch.places, batch.values, strict=True):
-        yield _job(value, place)
+        yield _job(_untagged(value, lines[place - number], place), place)
 
 
-def _job(value: Any, line: int) -> Job:
+def _untagged(value: Any, line: str, number: int) -> Any:
+    if '"$' not in line and "\\u0024" not in line:
+        return value
     try:
-        fields = from_jsonable(value)
+        return from_jsonable(value)
     except ValueError as error:
-        raise BadInputError(str(error), line=line) from error
-    if not isinstance(fields, dict) or any(not isinstance(fields.get(name, ""), str) for name in _TEXTS):
+        raise BadInputError(str(error), line=number) from error
+
+
+def _job(fields: Any, line: int) -> Job:
+    if type(fields) is not dict or any(type(fields.get(name, "")) is not str for name in _TEXTS):
         raise BadInputError("not a job of a dump of jobs", line=line)
     for name in _NUMBERS:
-        if not isinstance(fields.get(name, 0), (int, float)) or isinstance(fields.get(name), bool):
+        if type(fields.get(name, 0)) not in _NUMBER_KINDS:
             raise BadInputError(f"not a job of a dump of jobs: {name} is {fields[name]!r}", line=line)
     try:
         return Job.from_dict(fields)

@@ -34,15 +34,46 @@ _PLAIN_INT_BITS = 4096
 _LONE = re.compile("[\\\\\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\(\\|u[0-9a-f]{4})")
 _AS_THEY_ARE = frozenset({bool, type(None)})
+_CONTAINERS = frozenset({dict, list, tuple})
+_JSON_KINDS = frozenset({bool, type(None), int, float, str, *_CONTAINERS})
+_ONLY_STR = {str}
 _Pending = list[tuple[Any, Any, Any]]
 
 
 def dumps(value: Any) -> str:
-    """One line of strict JSON, in ASCII, for any payload value.
-
-    Raises `TypeError` for a type that is no payload.
-    """
+    """One line of strict JSON, in ASCII, for any payload value. Raises `TypeError` for what is no payload."""
+    if _is_plain(value):
+        try:
+            return jsontext.encode(value)
+        except ValueError:
+            # Not finite, or an int of more digits than the interpreter writes: these have tags.
+            pass
     return jsontext.encode(to_jsonable(value))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON has all of it, but for what an encoder refuses by itself. Looks at whole levels."""
+    level: list[Any] = [value]
+    while level:
+        kinds = set(map(type, level))
+        if not kinds <= _JSON_KINDS:
+            return False
+        if str in kinds and not _is_text("".join([item for item in level if type(item) is str])):
+            return False
+        inner: list[Any] = []
+        if not kinds.isdisjoint(_CONTAINERS):
+            for item in level:
+                kind = type(item)
+                if kind is dict and item:
+                    if set(map(type, item)) != _ONLY_STR or not _is_text("".join(item)):
+                        return False
+                    if len(item) == 1 and next(iter(item)).startswith("$"):
+                        return False
+                    inner += item.values()
+                elif kind is list or kind is tuple:
+                    inner += item
+        level = inner
+    return True
 
 
 def loads(text: str) -> Any:
@@ -134,7 +165,13 @@ def _list_out(item: list[Any] | tuple[Any, ...], pending: _Pending) -> list[Any]
 
 
 def _is_text(value: str) -> bool:
-    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _leaf_out(value: Any) -> Any:
