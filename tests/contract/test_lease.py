@@ -173,13 +173,13 @@ class TestWait:
         two.enqueue("x")
         job = take(two)
         for verb in (
-            lambda: two.nack(job, delay=0),
-            lambda: two.release(job),
-            lambda: (two.nack(job, dead=True), two.requeue_dead()),
+            lambda job: two.nack(job, delay=0),
+            lambda job: two.release(job),
+            lambda job: (two.nack(job, dead=True), two.requeue_dead()),
         ):
             waiter = Waiter(one)
             settle()
-            verb()
+            verb(job)
             assert waiter.result()[0].id == job.id
             job = two.get(job.id)
         two.release(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ class TestGet:
         with pytest.raises(JobNotFoundError):
             queue.get(job_id)
 
-    @pytest.mark.parametrize("tail", ["0", "2", "01", "+1", "1 ", "٣", "-1", "1" * 40])  # noqa: RUF001
+    @pytest.mark.parametrize("tail", ["0", "2", "01", "+1", "1 ", "٣", "-1", "1" * 40])
     def test_an_id_almost_like_one_of_the_queues(self, queue: Queue, tail: str) -> None:
         prefix = queue.enqueue(1).id.removesuffix("1")
         with pytest.raises(JobNotFoundError):
@@ -266,10 +267,7 @@ def test_job_to_dict_and_back(queue: Queue) -> None:
     data: dict[str, Any] = job.to_dict()
     assert data["state"] == "leased"
     assert type(data["state"]) is str
-    assert set(data) == set(
-        "id payload priority state attempts max_attempts available_at enqueued_at lease_deadline lease_token "
-        "last_error seq lane metadata result progress job_state expires_at cancel_requested created".split()
-    )
+    assert set(data) == {field.name for field in fields(Job)}
     assert Job.from_dict(data) == job
     assert Job.from_dict({"id": "x", "unknown": 1}).id == "x"
     with pytest.raises(KeyError):

@@ -1,0 +1,266 @@
+"""The contract as a plain dict of jobs: slow, obvious, and without a file."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nobroker import Job
+
+KEEP_DONE_US = 100_000_000
+CANCELLED = "cancelled"
+
+
+@dataclass
+class Record:
+    """One job as the model knows it; times in microseconds."""
+
+    id: str
+    seq: int
+    payload: Any
+    priority: int
+    max_attempts: int
+    lane: str
+    own: bool
+    enqueued: int
+    avail: int
+    wall: bool
+    expires: int | None
+    state: str = "ready"
+    attempts: int = 0
+    deadline: int | None = None
+    place: int = 0
+    token: int | None = None
+    done_token: int | None = None
+    error: str | None = None
+    result: Any = None
+    progress: Any = None
+    job_state: Any = None
+    cancel: bool = False
+    silent: bool = False
+    keep_until: int | None = None
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return (-self.priority, self.avail, self.seq)
+
+    @property
+    def last_chance(self) -> bool:
+        return self.silent and self.attempts + 1 >= self.max_attempts
+
+    def shown(self, now: int) -> dict[str, Any]:
+        """What `Job.to_dict` must say, but for what the model leaves open."""
+        return {
+            "id": self.id,
+            "seq": self.seq,
+            "payload": self.payload,
+            "priority": self.priority,
+            "state": self.state,
+            "attempts": self.attempts,
+            "max_attempts": self.max_attempts,
+            "lane": self.lane,
+            "enqueued_at": self.enqueued / 1e6,
+            "available_at": (self.place if self.state == "leased" else self.avail) / 1e6,
+            "lease_deadline": None if self.deadline is None else self.deadline / 1e6,
+            "last_error": self.error,
+            "result": self.result,
+            "progress": self.progress,
+            "job_state": self.job_state,
+            "expires_at": None if self.expires is None else self.expires / 1e6,
+            "cancel_requested": self.cancel,
+            "lease_token": self.token,
+        }
+
+
+def shown(job: Job) -> dict[str, Any]:
+    """The same of a real job."""
+    found = job.to_dict()
+    for name in ("metadata", "created"):
+        del found[name]
+    return found
+
+
+class Model:
+    """All jobs, and what time does to them."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.wall = now
+        self.jobs: dict[int, Record] = {}
+        self.ids: dict[str, int] = {}
+        self.paused: set[str | None] = set()
+
+    def seen(self) -> Model:
+        """As a reader sees it: what time has ended counts as ended, though nobody wrote that down."""
+        view = copy.deepcopy(self)
+        view.settle()
+        return view
+
+    # -- time
+
+    def settle(self) -> None:
+        """What time has ended by now."""
+        for job in self.jobs.values():
+            if job.state == "leased" and job.deadline is not None and job.deadline <= self.now:
+                self._end_lease(job)
+            if (
+                job.state == "ready"
+                and job.attempts == 0
+                and job.expires is not None
+                and job.expires <= self.now
+            ):
+                job.state, job.error = "dead", "expired"
+
+    def _end_lease(self, job: Record) -> None:
+        assert job.deadline is not None
+        job.avail, job.deadline, job.wall = job.deadline, None, False
+        if job.cancel:
+            self._cancelled(job)
+            job.done_token = job.token
+        elif job.attempts >= job.max_attempts:
+            job.state = "dead"
+            job.error = f"lease expired on attempt {job.attempts}: its holder died or was too slow"
+        else:
+            job.state = "ready"
+        job.silent = True
+
+    def _cancelled(self, job: Record) -> None:
+        job.state, job.error, job.cancel = "done", CANCELLED, False
+        job.keep_until = self.now + KEEP_DONE_US
+
+    def reboot(self, now: int) -> None:
+        """Leases of an earlier boot end."""
+        self.now = self.wall = now
+        for job in self.jobs.values():
+            if job.deadline is not None:
+                job.deadline = min(job.deadline, now)
+
+    # -- questions
+
+    def due(self, job: Record) -> bool:
+        return job.state == "ready" and job.avail <= (self.wall if job.wall else self.now)
+
+    def order(self) -> list[Record]:
+        """Those that are due, in the order of delivery."""
+        return sorted((job for job in self.jobs.values() if self.due(job)), key=lambda job: job.key)
+
+    def counts(self, lane: str | None = None) -> tuple[int, int, int, int, int]:
+        found = dict.fromkeys(("ready", "delayed", "leased", "done", "dead"), 0)
+        for job in self.jobs.values():
+            if lane is None or job.lane == lane:
+                state = job.state if job.state != "ready" or self.due(job) else "delayed"
+                found[state] += 1
+        ready, delayed, leased, done, dead = found.values()
+        return ready, delayed, leased, done, dead
+
+    # -- verbs
+
+    def add(self, job: Job, *, own: bool, wall: bool, payload: Any) -> None:
+        record = Record(
+            job.id,
+            job.seq,
+            payload,
+            job.priority,
+            job.max_attempts,
+            job.lane,
+            own,
+            self.now,
+            round(job.available_at * 1e6),
+            wall,
+            None if job.expires_at is None else round(job.expires_at * 1e6),
+        )
+        self.jobs[job.seq] = record
+        self.ids[job.id] = job.seq
+
+    def lease(self, count: int, lanes: Iterable[str] | None) -> list[Record]:
+        """Which jobs a lease must give."""
+        chosen: list[Record] = []
+        if None in self.paused:
+            return chosen
+        for job in self.order():
+            if job.lane in self.paused or (lanes is not None and job.lane not in lanes):
+                continue
+            if len(chosen) == count or (job.last_chance and chosen):
+                break
+            chosen.append(job)
+            if job.last_chance:
+                break
+        return chosen
+
+    def take(self, record: Record, token: int, timeout: int) -> None:
+        record.state, record.token, record.deadline = "leased", token, self.now + timeout
+        record.attempts += 1
+        record.place = record.avail
+
+    def verdict(self, job: Job, *, for_ack: bool = False) -> str:
+        """held, done (an ack is harmless), lost or missing."""
+        record = self.jobs.get(job.seq)
+        if record is None or record.id != job.id:
+            return "missing" if job.id not in self.ids else "lost"
+        if record.state == "leased" and record.token == job.lease_token:
+            return "held"
+        if for_ack and record.state == "done" and record.done_token == job.lease_token:
+            return "done"
+        return "lost"
+
+    def ack(self, seq: int, result: Any) -> None:
+        job = self.jobs[seq]
+        job.state, job.deadline, job.done_token = "done", None, job.token
+        job.avail = job.place
+        job.result = result
+        if result is not None or job.own:
+            job.keep_until = self.now + KEEP_DONE_US
+
+    def nack(self, seq: int, error: str | None, delay: int, dead: bool | None) -> None:
+        job = self.jobs[seq]
+        job.deadline, job.wall, job.avail = None, False, self.now
+        job.silent = False
+        if error is not None:
+            job.error = error
+        if job.cancel:
+            self._cancelled(job)
+            job.done_token = job.token
+        elif dead or (dead is None and job.attempts >= job.max_attempts):
+            job.state = "dead"
+        else:
+            job.state, job.avail = "ready", self.now + delay
+
+    def extend(self, seq: int, timeout: int, progress: Any, state: Any) -> None:
+        job = self.jobs[seq]
+        job.deadline = self.now + timeout
+        job.progress = job.progress if progress is None else progress
+        job.job_state = job.job_state if state is None else state
+
+    def release(self, seq: int, delay: int) -> None:
+        job = self.jobs[seq]
+        job.state, job.deadline, job.wall = "ready", None, False
+        job.attempts -= 1
+        job.avail = self.now + delay if delay else job.place
+        if job.cancel:
+            self._cancelled(job)
+
+    def cancel(self, seq: int) -> None:
+        job = self.jobs[seq]
+        if job.state == "ready":
+            self._cancelled(job)
+        elif job.state == "leased":
+            job.cancel = True
+
+    def requeue(self, seq: int) -> None:
+        job = self.jobs[seq]
+        job.state, job.attempts, job.avail = "ready", 0, self.now
+        job.silent = False
+
+    def forget(self, gone: Callable[[Record], bool]) -> int:
+        doomed = [job for job in self.jobs.values() if gone(job)]
+        for job in doomed:
+            del self.jobs[job.seq]
+            del self.ids[job.id]
+        return len(doomed)
+
+    def compact(self) -> None:
+        self.forget(
+            lambda job: job.state == "done" and (job.keep_until is None or job.keep_until <= self.now)
+        )

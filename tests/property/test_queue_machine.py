@@ -1,0 +1,474 @@
+"""Random verbs on several handles of one directory, beside the model: same answers at every step.
+
+`NOBROKER_PROPERTY_EXAMPLES` and `NOBROKER_PROPERTY_STEPS` make it longer than the few seconds it takes by default.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from nobroker import BackoffPolicy, Job, JobNotFoundError, NotLeasedError, Queue
+from nobroker.clock import ManualClock
+
+from .model import KEEP_DONE_US, Model, Record, shown
+
+EXAMPLES = int(os.environ.get("NOBROKER_PROPERTY_EXAMPLES", "25"))
+STEPS = int(os.environ.get("NOBROKER_PROPERTY_STEPS", "40"))
+
+LANES = ("", "a", "b")
+lanes = st.sampled_from(LANES)
+some_lanes = st.none() | st.lists(lanes, min_size=1, max_size=2, unique=True)
+seconds = st.sampled_from([0, 0, 1, 2.5, 10, 60])
+priorities = st.sampled_from([0, 0, 0, 1, -1, 7])
+attempts = st.sampled_from([None, None, 1, 2, 3])
+own_ids = st.sampled_from([f"id-{n}" for n in range(6)])
+values = st.none() | st.integers(0, 5) | st.text(max_size=3)
+handles = st.integers(0, 2)
+picks = st.integers(0, 40)
+NEVER_USED_LANE = "nobody"
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Verbs on up to three handles, clean closes, abandoned handles, copies with lost caches, clocks, compaction."""
+
+    eager = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="nobroker-property-"))
+        self.dir = self.root / "0"
+        self.clock = ManualClock()
+        self.model = Model(self.clock.wall_us())
+        self.queues: list[Queue | None] = [None, None, None]
+        self.abandoned: list[Queue] = []
+        self.held: list[Job] = []
+        self.made: list[Job] = []
+        self.serial = 0
+        self.top_seq = self.top_token = 0
+        self.copies = 0
+        self.turn = 0
+
+    # -- handles
+
+    def open(self) -> Queue:
+        return Queue(
+            self.dir,
+            fsync=False,
+            clock=self.clock,
+            segment_size=65536,
+            keep_done=KEEP_DONE_US / 1e6,
+            max_attempts=2,
+            backoff=BackoffPolicy(base=2.0, factor=2.0, jitter=0.0),
+        )
+
+    def queue(self, number: int) -> Queue:
+        found = self.queues[number]
+        if found is None:
+            found = self.queues[number] = self.open()
+        return found
+
+    def teardown(self) -> None:
+        try:
+            if any(self.queues):
+                queue = next(queue for queue in self.queues if queue is not None)
+                assert [found for found in queue.check() if found.severity != "note"] == []
+        finally:
+            self.close_all()
+            shutil.rmtree(self.root)
+
+    def close_all(self) -> None:
+        for queue in [*self.queues, *self.abandoned]:
+            if queue is not None:
+                queue.close()
+        self.queues = [None, None, None]
+        self.abandoned = []
+
+    def write(self) -> Model:
+        """Before every verb that writes."""
+        self.model.settle()
+        return self.model
+
+    # -- putting in
+
+    def payload(self, size: int = 0) -> dict[str, Any]:
+        self.serial += 1
+        return {"n": self.serial, "pad": "x" * size}
+
+    def write_down_what_time_ended(self, queue: Queue) -> None:
+        self.model.settle()
+        queue.lease(1, lanes=[NEVER_USED_LANE])
+
+    def check_new(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            if job.created:
+                assert job.seq > self.top_seq, "a sequence number was given twice"
+                self.top_seq = job.seq
+        self.made = [*self.made, *jobs][-40:]
+
+    @rule(
+        h=handles,
+        priority=priorities,
+        delay=seconds,
+        max_attempts=attempts,
+        expires=st.sampled_from([None, None, None, 5, 30]),
+        lane=lanes,
+        own=st.none() | own_ids,
+        dated=st.booleans(),
+    )
+    def enqueue(
+        self,
+        h: int,
+        priority: int,
+        delay: float,
+        max_attempts: int | None,
+        expires: float | None,
+        lane: str,
+        own: str | None,
+        dated: bool,
+    ) -> None:
+        model = self.write()
+        payload = self.payload()
+        when: dict[str, Any] = {"run_at": model.wall / 1e6 + delay} if dated else {"delay": delay}
+        job = self.queue(h).enqueue(
+            payload, priority=priority, max_attempts=max_attempts, expires_in=expires, lane=lane, job_id=own, **when
+        )  # fmt: skip
+        assert job.created == (own is None or own not in model.ids)
+        if job.created:
+            self.check_new([job])
+            model.add(job, own=own is not None, wall=dated, payload=payload)
+        else:
+            assert shown(job) == model.jobs[model.ids[job.id]].shown(model.now)
+
+    @rule(
+        h=handles,
+        count=st.sampled_from([1, 2, 5, 70, 130]),
+        priority=priorities,
+        lane=lanes,
+        size=st.sampled_from([0, 10, 400]),
+        delays=st.none() | st.lists(seconds, min_size=1, max_size=4),
+        with_ids=st.booleans(),
+    )
+    def enqueue_many(
+        self,
+        h: int,
+        count: int,
+        priority: int,
+        lane: str,
+        size: int,
+        delays: list[float] | None,
+        with_ids: bool,
+    ) -> None:
+        model = self.write()
+        payloads = [self.payload(size) for _ in range(count)]
+        ids = [f"id-{n % 7}" for n in range(count)] if with_ids else None
+        times = None if delays is None else [delays[n % len(delays)] for n in range(count)]
+        known = set(model.ids)
+        jobs = self.queue(h).enqueue_many(payloads, priority=priority, lane=lane, job_ids=ids, delays=times)
+        assert len(jobs) == count
+        self.check_new(list(jobs))
+        for job, payload in zip(jobs, payloads, strict=True):
+            assert job.created == (ids is None or job.id not in known)
+            known.add(job.id)
+            if job.created:
+                model.add(job, own=ids is not None, wall=False, payload=payload)
+
+    # -- taking out
+
+    @rule(
+        h=handles,
+        count=st.sampled_from([1, 1, 2, 3, 50, 300]),
+        timeout=st.sampled_from([1, 10, 60]),
+        lanes=some_lanes,
+    )
+    def lease(self, h: int, count: int, timeout: int, lanes: list[str] | None) -> None:
+        model = self.write()
+        expected = model.lease(count, lanes)
+        jobs = self.queue(h).lease(count, visibility_timeout=timeout, lanes=lanes)
+        assert [job.seq for job in jobs] == [record.seq for record in expected]
+        for job, record in zip(jobs, expected, strict=True):
+            assert job.lease_token is not None
+            assert job.lease_token > self.top_token, "a token was given twice"
+            self.top_token = job.lease_token
+            model.take(record, job.lease_token, timeout * 1_000_000)
+            assert shown(job) == record.shown(model.now)
+        self.held = [*self.held, *jobs][-40:]
+
+    def some(self, picked: list[int]) -> list[Job]:
+        return list(
+            {self.held[n % len(self.held)].id: self.held[n % len(self.held)] for n in picked}.values()
+        )
+
+    def apply(self, jobs: list[Job], many: bool, verb: Any, effect: Any, *, for_ack: bool = False) -> None:
+        """Do a verb that a holder does, and require its verdict on each job."""
+        model = self.write()
+        verdicts = [model.verdict(job, for_ack=for_ack) for job in jobs]
+        for job, verdict in zip(jobs, verdicts, strict=True):
+            if verdict == "held":
+                effect(job.seq)
+        refused = [job for job, verdict in zip(jobs, verdicts, strict=True) if verdict in ("lost", "missing")]
+        if not refused:
+            verb(jobs if many else jobs[0])
+        elif many:
+            with pytest.raises(NotLeasedError) as caught:
+                verb(jobs)
+            assert caught.value.jobs == refused
+        else:
+            expected = JobNotFoundError if verdicts[0] == "missing" else NotLeasedError
+            with pytest.raises(expected):
+                verb(jobs[0])
+
+    @precondition(lambda self: self.held)
+    @rule(h=handles, picked=st.lists(picks, min_size=1, max_size=30))
+    def ack_many(self, h: int, picked: list[int]) -> None:
+        self.apply(
+            self.some(picked),
+            True,
+            self.queue(h).ack_many,
+            lambda seq: self.model.ack(seq, None),
+            for_ack=True,
+        )
+
+    @precondition(lambda self: self.held)
+    @rule(h=handles, pick=picks, result=values)
+    def ack(self, h: int, pick: int, result: Any) -> None:
+        queue = self.queue(h)
+        self.apply(
+            self.some([pick]),
+            False,
+            lambda job: queue.ack(job, result=result),
+            lambda seq: self.model.ack(seq, result),
+            for_ack=True,
+        )
+
+    @precondition(lambda self: self.held)
+    @rule(
+        h=handles,
+        picked=st.lists(picks, min_size=1, max_size=10),
+        error=st.none() | st.sampled_from(["e", "f"]),
+        delay=st.none() | seconds,
+        dead=st.sampled_from([None, None, True, False]),
+    )
+    def nack(
+        self, h: int, picked: list[int], error: str | None, delay: float | None, dead: bool | None
+    ) -> None:
+        queue, jobs = self.queue(h), self.some(picked)
+        many = len(jobs) > 1
+
+        def effect(seq: int) -> None:
+            wait = queue.backoff.delay_for(self.model.jobs[seq].attempts) if delay is None else delay
+            self.model.nack(seq, error, round(wait * 1e6), dead)
+
+        verb = queue.nack_many if many else queue.nack
+        self.apply(jobs, many, lambda jobs: verb(jobs, error=error, delay=delay, dead=dead), effect)
+
+    @precondition(lambda self: self.held)
+    @rule(
+        h=handles,
+        picked=st.lists(picks, min_size=1, max_size=10),
+        timeout=st.sampled_from([1, 30]),
+        progress=values,
+        state=values,
+    )
+    def extend(self, h: int, picked: list[int], timeout: int, progress: Any, state: Any) -> None:
+        queue, jobs = self.queue(h), self.some(picked)
+        many = len(jobs) > 1
+        verb = queue.extend_many if many else queue.extend
+        self.apply(
+            jobs,
+            many,
+            lambda jobs: verb(jobs, timeout, progress=progress, state=state),
+            lambda seq: self.model.extend(seq, timeout * 1_000_000, progress, state),
+        )
+
+    @precondition(lambda self: self.held)
+    @rule(h=handles, picked=st.lists(picks, min_size=1, max_size=10), delay=seconds)
+    def release(self, h: int, picked: list[int], delay: float) -> None:
+        queue, jobs = self.queue(h), self.some(picked)
+        many = len(jobs) > 1
+        verb = queue.release_many if many else queue.release
+        self.apply(
+            jobs,
+            many,
+            lambda jobs: verb(jobs, delay=delay),
+            lambda seq: self.model.release(seq, round(delay * 1e6)),
+        )
+
+    # -- managing
+
+    @precondition(lambda self: self.made)
+    @rule(h=handles, pick=picks)
+    def cancel(self, h: int, pick: int) -> None:
+        model = self.write()
+        job_id = self.made[pick % len(self.made)].id
+        if job_id not in model.ids:
+            with pytest.raises(JobNotFoundError):
+                self.queue(h).cancel(job_id)
+            return
+        seq = model.ids[job_id]
+        model.cancel(seq)
+        assert shown(self.queue(h).cancel(job_id)) == model.jobs[seq].shown(model.now)
+
+    @rule(h=handles)
+    def requeue_dead(self, h: int) -> None:
+        model = self.write()
+        dead = [job for job in model.jobs.values() if job.state == "dead"]
+        if any(job.expires is not None and job.expires <= model.now for job in dead):
+            return
+        for job in dead:
+            model.requeue(job.seq)
+        assert self.queue(h).requeue_dead() == len(dead)
+
+    @rule(h=handles, pick=picks)
+    def drop_one_dead(self, h: int, pick: int) -> None:
+        model = self.write()
+        dead = [job for job in model.jobs.values() if job.state == "dead"]
+        if dead:
+            doomed = dead[pick % len(dead)]
+            assert self.queue(h).drop_dead(doomed.id) == 1
+            model.forget(lambda job: job is doomed)
+
+    @rule(h=handles)
+    def drop_dead(self, h: int) -> None:
+        model = self.write()
+        assert self.queue(h).drop_dead() == model.forget(lambda job: job.state == "dead")
+
+    @rule(h=handles, lane=st.none() | lanes, pause=st.booleans())
+    def pause_or_resume(self, h: int, lane: str | None, pause: bool) -> None:
+        self.write()
+        if pause:
+            self.queue(h).pause(lane=lane)
+            self.model.paused.add(lane)
+        else:
+            self.queue(h).resume(lane=lane)
+            self.model.paused.discard(lane)
+
+    @rule(h=handles, lane=st.sampled_from([None, *LANES]), really=st.integers(0, 3))
+    def purge(self, h: int, lane: str | None, really: int) -> None:
+        if really:
+            return
+        model = self.write()
+        expected = model.forget(lambda job: lane is None or job.lane == lane)
+        assert self.queue(h).purge(lane=lane) == expected
+
+    @rule(h=handles)
+    def compact(self, h: int) -> None:
+        model = self.write()
+        model.compact()
+        result = self.queue(h).compact()
+        assert result.jobs_kept == len(model.jobs)
+
+    # -- time
+
+    @rule(by=st.sampled_from([0.5, 1, 2.5, 11, 61, 101]))
+    def advance(self, by: float) -> None:
+        self.clock.advance(by)
+        self.model.now += round(by * 1e6)
+        self.model.wall += round(by * 1e6)
+
+    @rule(by=st.sampled_from([-3600, -5, 5, 3600]))
+    def step_wall(self, by: int) -> None:
+        if by < 0 and any(job.wall and job.state == "ready" for job in self.model.jobs.values()):
+            return  # whether a job with a date was due before depends on who looked when
+        self.clock.step_wall(by)
+        self.model.wall += by * 1_000_000
+
+    # -- ends and beginnings
+
+    @rule(h=handles)
+    def close_cleanly(self, h: int) -> None:
+        queue, self.queues[h] = self.queues[h], None
+        if queue is not None:
+            queue.close()
+
+    @rule()
+    def close_all_cleanly(self) -> None:
+        self.close_all()
+
+    @rule(h=handles)
+    def abandon(self, h: int) -> None:
+        """As a killed process: no close."""
+        queue, self.queues[h] = self.queues[h], None
+        if queue is not None:
+            self.abandoned.append(queue)
+
+    @rule(closed=st.booleans(), lost=st.sets(st.sampled_from([".snap", ".idx", ".lock", ".manifest"])))
+    def go_on_with_a_copy(self, closed: bool, lost: set[str]) -> None:
+        """As after a restore from a copy of the directory, some caches gone."""
+        if self.copies == 4 or not self.dir.exists():
+            return
+        self.copies += 1
+        target = self.root / str(self.copies)
+        if closed:
+            self.close_all()
+        ignored = (*lost, ".wake", ".sync")
+        shutil.copytree(self.dir, target, ignore=lambda _, names: [n for n in names if n.endswith(ignored)])
+        self.close_all()
+        self.dir = target
+
+    @rule()
+    def reboot(self) -> None:
+        """A new boot, by a wall clock that is not behind."""
+        if self.model.wall < self.model.now:
+            return
+        self.close_all()
+        self.model.settle()
+        self.clock.reboot()
+        self.model.reboot(self.clock.wall_us())
+        self.queue(0).lease(1, lanes=[NEVER_USED_LANE])
+
+    # -- what must hold
+
+    @initialize()
+    def start(self) -> None:
+        self.queue(0)
+
+    @invariant()
+    def same_answers(self) -> None:
+        self.turn += 1
+        queue = self.queue(self.turn % 3)
+        if self.turn % 2 or self.eager:
+            self.write_down_what_time_ended(queue)
+        view = self.model.seen()
+        expected = [job.shown(view.now) for job in sorted(view.jobs.values(), key=lambda job: job.seq)]
+        found = [shown(job) for job in queue.list_jobs()]
+        if found != expected:
+            note(str([pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]][:1]))
+        assert found == expected
+        due = [record.seq for record in view.order()]
+        assert [job.seq for job in queue.list_jobs("ready")][: len(due)] == due
+        for lane in (None, "", "a"):
+            stats = queue.stats(lane=lane)
+            assert (stats.ready, stats.delayed, stats.leased, stats.done, stats.dead) == view.counts(lane)
+        if not self.eager:
+            self._oldest(queue, view.order(), view)
+        for job in self.made[-2:]:
+            if job.id in view.ids:
+                assert queue.get(job.id).seq == view.ids[job.id]
+            else:
+                with pytest.raises(JobNotFoundError):
+                    queue.get(job.id)
+
+    def _oldest(self, queue: Queue, due: list[Record], view: Model) -> None:
+        age = queue.stats().oldest_ready_age
+        if not due:
+            assert age is None
+        else:
+            assert age == max(0, view.now - min(job.avail for job in due)) / 1e6
+
+
+QueueMachine.TestCase.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TestQueueMachine = QueueMachine.TestCase
