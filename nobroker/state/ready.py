@@ -173,6 +173,7 @@ class ReadyIndex:
         self, lanes: Iterable[str] | None, paused: frozenset[str]
     ) -> tuple[SortedList[Row] | None, Key | None]:
         """The lane whose first job is next, and the key at which another row's turn begins."""
+        empty: list[str] = []
         best: SortedList[Row] | None = None
         best_key: Key | None = None
         rival: Key | None = None
