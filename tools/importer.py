@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from nobroker.arguments import own_id
 from nobroker.values import pack_value
 
-from . import jobdump, readers
+from . import jobdump, readers, tables
 from .failures import BadInputError
 from .readers import Batch
 
@@ -123,7 +123,7 @@ def import_csv(
     Arguments and errors as for `import_jsonl`.
     """
     with _Named(name) as errors:
-        return _import(readers.read_csv(stream, batch), queue, id_field, progress, options, errors)
+        return _import(tables.read_csv(stream, batch), queue, id_field, progress, options, errors)
 
 
 def import_msgpack(
@@ -138,7 +138,7 @@ def import_msgpack(
 ) -> ImportResult:
     """Enqueue each object of a msgpack stream. Arguments and errors as for `import_jsonl`."""
     with _Named(name) as errors:
-        return _import(readers.read_msgpack(stream, batch), queue, id_field, progress, options, errors)
+        return _import(tables.read_msgpack(stream, batch), queue, id_field, progress, options, errors)
 
 
 IMPORTERS: dict[str, Callable[..., ImportResult]] = {

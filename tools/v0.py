@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import re
-import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,9 +29,9 @@ from . import jsontext
 Report = Callable[[str], None]
 
 _log = logging.getLogger(__name__)
-_HEADER = struct.Struct("<8sHIH")
-_RECORD = struct.Struct("<IBI")
-_MAGIC = b"NOBROKER"
+_HEADER_SIZE = 16
+_RECORD_HEADER_SIZE = 9
+_BEGINNING = b"NOBROKER"
 _VERSION = 1
 _MAX_BODY = 8 * 2**20
 _BUFFER = 2**20
@@ -49,9 +48,7 @@ def list_v0(directory: str | Path) -> list[str]:
         files = sorted(Path(directory).iterdir())
     except OSError as error:
         raise StorageError(f"{directory}: cannot be listed: {error}", path=str(directory)) from error
-    names = {
-        match["name"] for path in files if (match := _LOG_FILE.fullmatch(path.name)) and _has_magic(path)
-    }
+    names = {match["name"] for path in files if (match := _LOG_FILE.fullmatch(path.name)) and _is_log(path)}
     return sorted(names)
 
 
@@ -76,7 +73,7 @@ def read_v0(directory: str | Path, name: str = "default", report: Report | None 
     say = report or _log.warning
     try:
         with path.open("rb") as stream:
-            _check_header(stream.read(_HEADER.size), path)
+            _check_header(stream.read(_HEADER_SIZE), path)
             for record in _records(stream, path, say):
                 table.apply(record, path)
     except OSError as error:
@@ -89,10 +86,10 @@ def read_v0(directory: str | Path, name: str = "default", report: Report | None 
 # -- files --------------------------------------------------------------------------------------------------
 
 
-def _has_magic(path: Path) -> bool:
+def _is_log(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
-            return stream.read(len(_MAGIC)) == _MAGIC
+            return stream.read(len(_BEGINNING)) == _BEGINNING
     except OSError as error:
         _log.warning("%s: cannot be read: %s", path, error)
         return False
@@ -126,13 +123,13 @@ def _current_log(directory: Path, name: str) -> Path:
 
 
 def _check_header(raw: bytes, path: Path) -> None:
-    if len(raw) < _HEADER.size:
+    if len(raw) < _HEADER_SIZE:
         raise CorruptLogError(
             f"{path}: {len(raw)} bytes are too few for a log's header", path=str(path), offset=0
         )
-    magic, version, _, _ = _HEADER.unpack(raw)
-    if magic != _MAGIC or version != _VERSION:
-        what = f"version {version}" if magic == _MAGIC else f"a file that begins with {magic!r}"
+    beginning, version = raw[:8], int.from_bytes(raw[8:10], "little")
+    if beginning != _BEGINNING or version != _VERSION:
+        what = f"version {version}" if beginning == _BEGINNING else f"a file that begins with {beginning!r}"
         raise CorruptLogError(f"{path}: {what} is not a log of nobroker 0.1", path=str(path), offset=0)
 
 
@@ -150,12 +147,12 @@ def _records(stream: BinaryIO, path: Path, say: Report) -> Iterator[_Record]:
 
     else the log ends there.
     """
-    at = _HEADER.size
+    at = _HEADER_SIZE
     good_end = at
-    while raw := stream.read(_RECORD.size):
+    while raw := stream.read(_RECORD_HEADER_SIZE):
         body, why = b"", "it is cut short"
-        if len(raw) == _RECORD.size:
-            length, kind, checksum = _RECORD.unpack(raw)
+        if len(raw) == _RECORD_HEADER_SIZE:
+            length, kind, checksum = _number(raw[:4]), raw[4], _number(raw[5:])
             if length > _MAX_BODY:
                 why = f"its length of {length} bytes cannot be"
             elif len(body := stream.read(length)) == length:
@@ -167,12 +164,16 @@ def _records(stream: BinaryIO, path: Path, say: Report) -> Iterator[_Record]:
             at = good_end = at + len(raw) + len(body)
             yield record
             continue
-        if len(raw) + len(body) < _RECORD.size or len(body) != length or length > _MAX_BODY:
+        if len(raw) + len(body) < _RECORD_HEADER_SIZE or len(body) != length or length > _MAX_BODY:
             break
         at += len(raw) + len(body)
     rest = path.stat().st_size - good_end
     if rest:
         say(f"{path}: {rest} bytes from offset {good_end} on were left out: no whole record stands there")
+
+
+def _number(raw: bytes) -> int:
+    return int.from_bytes(raw, "little")
 
 
 def _fault(kind: int, body: bytes, checksum: int) -> str:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from nobroker_tools import readers
 from nobroker_tools.failures import BadInputError
-from nobroker_tools.readers import Batch, Parser, read_csv, read_json, read_jsonl, read_msgpack
+from nobroker_tools.readers import Batch, Parser, read_json, read_jsonl
+from nobroker_tools.tables import read_csv, read_msgpack
 
 Reader = Callable[[IO[bytes], int], Iterator[Batch]]
 
