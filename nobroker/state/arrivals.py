@@ -32,7 +32,7 @@ def enqueue(state: State, head: Head, lsn: int) -> None:
         state.pages.add(first, last, codes.READY, lane)
         state.ready.add_batch(lane, priority, attempts, expires, first, number, avail)
     if expires:
-        heapq.heappush(state.expiries, (expires, first, last, priority, attempts, avail))
+        heapq.heappush(state.expiries, (expires, first, last, priority, attempts))
     ids = head.get("i")
     if ids:
         for seq, job_id in enumerate(ids, first):
@@ -61,7 +61,7 @@ def move(state: State, head: Head, lsn: int) -> None:
         if ids and ids[index] is not None:
             state.remember_id(ids[index], seq)
         if head.get("x"):
-            key = (head["x"], seq, seq, head.get("p", 0), head.get("m", 5), avail)
+            key = (head["x"], seq, seq, head.get("p", 0), head.get("m", 5))
             heapq.heappush(state.expiries, key)
         if seq >= state.next_seq:
             state.next_seq = seq + 1

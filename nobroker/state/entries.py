@@ -15,6 +15,8 @@ CANCELLED: Final = 4
 """Ended by a cancel."""
 EXPIRED: Final = 8
 """Never leased before its time was over."""
+NO_EXPIRY: Final = 16
+"""Requeued by somebody: its expiry does not count any more."""
 
 
 class Entry(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 import xxhash
 
 from nobroker.state import codes
-from nobroker.state.entries import Entries, Entry, Lease
+from nobroker.state.entries import NO_EXPIRY, Entries, Entry, Lease
 from nobroker.state.numbers import each, unpack_words
 from nobroker.state.pages import Pages
 from nobroker.state.ready import ReadyIndex
@@ -44,7 +44,7 @@ class State:
         self.ready = ReadyIndex(self.pages, self.entries)
         self.deadlines: list[tuple[int, int, Lease]] = []
         self.leases = 0
-        self.expiries: list[tuple[int, int, int, int, int, int]] = []
+        self.expiries: list[tuple[int, int, int, int, int]] = []
         self.ids: dict[int, int | tuple[int, ...]] = {}
         self.order = count()
 
@@ -87,36 +87,30 @@ class State:
         ]
 
     def outdated(self, now: int) -> list[tuple[list[int], int, int, int]]:
-        """Waiting jobs whose expiry has passed: `(ranges, priority, max_attempts, available-at)`; drops them
-        from the list.
-        """
-        found = []
-        while self.expiries and self.expiries[0][0] <= now:
-            _, first, last, priority, max_attempts, avail = heapq.heappop(self.expiries)
-            seqs = [seq for seq in range(first, last + 1) if self.never_leased(seq)]
-            if seqs:
-                found.append(
-                    ([number for seq in seqs for number in (seq, seq)], priority, max_attempts, avail)
-                )
-        return found
+        """Waiting jobs whose expiry has passed: `(sequence numbers, priority, max_attempts, expiry)`."""
+        if not self.expiries or self.expiries[0][0] > now:
+            return []
+        passed = [entry for entry in self.expiries if entry[0] <= now]
+        return [
+            (seqs, priority, max_attempts, expires)
+            for expires, first, last, priority, max_attempts in passed
+            if (seqs := [seq for seq in range(first, last + 1) if self.never_leased(seq)])
+        ]
 
-    def peek_outdated(self, now: int) -> list[list[int]]:
-        """As `outdated`, changing nothing: the sequence numbers themselves."""
-        return (
-            [
-                [seq for seq in range(first, last + 1) if self.never_leased(seq)]
-                for expires, first, last, *_ in self.expiries
-                if expires <= now
-            ]
-            if self.expiries and self.expiries[0][0] <= now
-            else []
-        )
+    def drop_outdated(self, now: int) -> None:
+        """Let go of expiries that have passed and were written down."""
+        while self.expiries and self.expiries[0][0] <= now:
+            heapq.heappop(self.expiries)
 
     def never_leased(self, seq: int) -> bool:
+        """Whether a job's expiry still counts: it waits, was never leased, and nobody requeued it."""
         code = self.pages.code(seq)
         if code in (codes.READY, codes.DELAYED):
             return True
-        return code in (codes.RETRY, codes.RETRY_LATER) and self.entries[seq].attempts == 0
+        if code not in (codes.RETRY, codes.RETRY_LATER):
+            return False
+        entry = self.entries[seq]
+        return entry.attempts == 0 and not entry.flags & NO_EXPIRY
 
     def attempts(self, seq: int) -> int:
         """How often a job was leased."""
@@ -172,11 +166,12 @@ class State:
 
     def forget_ids(self, digests: bytes) -> None:
         for digest in unpack_words("Q", digests):
-            known = self.ids.pop(digest, None)
-            if type(known) is tuple:
-                alive = tuple(seq for seq in known if self.pages.code(seq))
-                if alive:
-                    self.ids[digest] = alive if len(alive) > 1 else alive[0]
+            known = self.ids.pop(digest, ())
+            alive = tuple(
+                seq for seq in (known if isinstance(known, tuple) else (known,)) if self.pages.code(seq)
+            )
+            if alive:
+                self.ids[digest] = alive if len(alive) > 1 else alive[0]
 
 
 def id_digest(job_id: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 
 from nobroker.state import codes
-from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, EXPIRED_LEASE, Entry, Lease
+from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, EXPIRED_LEASE, NO_EXPIRY, Entry, Lease
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import each, unpack_words
 
@@ -165,7 +165,7 @@ def release(state: State, head: Head, lsn: int) -> None:
         )
         state.wait_again(seq, entry, head["t"])
         if lease.expires and entry.attempts == 0:
-            key = (lease.expires, seq, seq, lease.priority, lease.max_attempts, entry.avail)
+            key = (lease.expires, seq, seq, lease.priority, lease.max_attempts)
             heapq.heappush(state.expiries, key)
 
 
@@ -176,7 +176,7 @@ def expire(state: State, head: Head, lsn: int) -> None:
         entry = state.entries.get(seq)
         if entry is None:
             entry = Entry(state.pages.lane(seq), head.get("p", 0), head.get("m", 5), head["a"])
-        state.entries[seq] = entry._replace(flags=entry.flags | EXPIRED)
+        state.entries[seq] = entry._replace(flags=entry.flags | EXPIRED, avail=head["a"], wall=False)
         state.pages.put(seq, codes.DEAD)
 
 
@@ -184,7 +184,7 @@ def requeue(state: State, head: Head, lsn: int) -> None:
     for seq in each(head["q"]):
         if state.pages.code(seq) == codes.DEAD:
             entry = state.entries[seq]._replace(avail=head["t"], attempts=0, wall=False)
-            state.wait_again(seq, entry._replace(flags=0), head["t"])
+            state.wait_again(seq, entry._replace(flags=NO_EXPIRY), head["t"])
 
 
 def cancel(state: State, head: Head, lsn: int) -> None:

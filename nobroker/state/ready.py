@@ -305,19 +305,31 @@ class ReadyIndex:
                         seen.add(seq)
                     yield seq
 
-    def oldest(self, lanes: Iterable[str] | None = None) -> int | None:
-        """When the longest waiting of the due jobs became available."""
+    def oldest(self, lanes: Iterable[str] | None, without: frozenset[int]) -> int | None:
+        """When the longest waiting of the due jobs became available, some left out."""
         found: int | None = None
         for lane, rows in self.lanes.items():
             if lanes is not None and lane not in lanes:
                 continue
-            self._settle(rows)
             at = 0
             while at < len(rows):
-                row = rows[at]
-                avail = row[1] if row[3] is None else row[3].avail_at(min(row[3].low, row[3].high - 1))
-                found = avail if found is None or avail < found else found
-                at = rows.bisect_left((row[0] + 1, -(2**63), 0))
+                group_end = rows.bisect_left((rows[at][0] + 1, -(2**63), 0))
+                first = self._oldest_of(rows.islice(at, group_end), without)
+                if first is not None and (found is None or first < found):
+                    found = first
+                at = group_end
+        return found
+
+    def _oldest_of(self, rows: Iterable[Row], without: frozenset[int]) -> int | None:
+        """The smallest time among rows of one priority, which come by their first time."""
+        found: int | None = None
+        for row in rows:
+            if found is not None and row[1] >= found:
+                break
+            for _, avail, seq in _row_keys(row):
+                if self._pages.code(seq) in (READY, RETRY) and seq not in without:
+                    found = avail if found is None else min(found, avail)
+                    break
         return found
 
     def trim(self) -> None:

@@ -194,9 +194,11 @@ class LogStore:
         return self._mover.compact()
 
     def check(self) -> list[Any]:
+        self._session.log.ensure_open()
         return list(self._session.log.check())
 
     def backup(self, target: Path) -> Path:
+        self._session.log.ensure_open()
         return self._session.log.backup(target)
 
     @property

@@ -45,7 +45,8 @@ class Looker:
             ready = total(codes.READY, lane) + total(codes.RETRY, lane)
             delayed = total(codes.DELAYED, lane) + total(codes.RETRY_LATER, lane)
             leased, done, dead = total(codes.LEASED, lane), total(codes.DONE, lane), total(codes.DEAD, lane)
-            oldest = state.ready.oldest(None if lane is None else (lane,))
+            outdated = frozenset(seq for seqs, *_ in state.outdated(now) for seq in seqs)
+            oldest = state.ready.oldest(None if lane is None else (lane,), outdated)
             for seq, lease in state.overdue(now):
                 if lane is None or lease.lane == lane:
                     leased -= 1
@@ -57,14 +58,13 @@ class Looker:
                     else:
                         ready += 1
                         oldest = lease.deadline if oldest is None else min(oldest, lease.deadline)
-            for spans in state.peek_outdated(now):
-                for seq in spans:
-                    if lane is None or state.pages.lane(seq) == lane:
-                        dead += 1
-                        if state.pages.code(seq) in (codes.READY, codes.RETRY):
-                            ready -= 1
-                        else:
-                            delayed -= 1
+            for seq in outdated:
+                if lane is None or state.pages.lane(seq) == lane:
+                    dead += 1
+                    if state.pages.code(seq) in (codes.READY, codes.RETRY):
+                        ready -= 1
+                    else:
+                        delayed -= 1
             return QueueStats(
                 ready,
                 delayed,

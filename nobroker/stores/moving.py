@@ -41,7 +41,7 @@ class Pass:
         self.rows = iter(rows)
         self.rest: tuple[int, int] | None = None
         self.forgotten: list[int] = []
-        self.digests: list[int] = []
+        self.digests: dict[int, int] = {}
 
 
 class Mover:
@@ -166,7 +166,7 @@ class Mover:
                     work.forgotten.append(seq)
                     if state.pages.has_own_id(seq):
                         decoded = decoded or session.reader.of(piece)
-                        work.digests.append(id_digest(decoded.head["i"][piece.index + seq - piece.first]))
+                        work.digests[seq] = id_digest(decoded.head["i"][piece.index + seq - piece.first])
                 else:
                     decoded = decoded or session.reader.of(piece)
                     bundle.add(self._moved(state, seq, decoded, piece, now))
@@ -250,8 +250,9 @@ class Mover:
                 "c": {"b": state.boot, "a": [[name, *anchor] for name, anchor in state.anchors.items()]},
             },
         }
-        if work.digests:
-            head["h"] = pack_words("Q", work.digests)
+        digests = [work.digests[seq] for seq in gone if seq in work.digests]
+        if digests:
+            head["h"] = pack_words("Q", digests)
         session.touch()
         lsn = session.log.retire(work.number + 1, head)
         apply(state, kinds.RETIRE, head, lsn)

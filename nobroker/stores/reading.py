@@ -8,7 +8,7 @@ from typing import Any, Final
 from nobroker.errors import CorruptLogError
 from nobroker.job import Job, JobState
 from nobroker.state import codes, kinds
-from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, Entry
+from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, each
 from nobroker.stores.joblog import JobLog
@@ -174,7 +174,7 @@ class Reader:
         if entry is not None:
             self._add_entry(job, entry, seq)
         if expires and expires <= now and state.never_leased(seq):
-            job.state, job.last_error = JobState.DEAD, "expired"
+            job.state, job.last_error, job.available_at = JobState.DEAD, "expired", expires / 1e6
         if code == codes.LEASED:
             _add_lease(job, state, seq, now, entry)
         ref = state.pages.ref(seq)
@@ -237,6 +237,8 @@ class Reader:
         elif entry.flags & EXPIRED and job.state is JobState.DEAD:
             job.last_error = "expired"
         job.cancel_requested = entry.flags & CANCEL != 0
+        if entry.flags & NO_EXPIRY:
+            job.expires_at = None
 
     def result(self, ref: int, seq: int) -> Any:
         found = self.at(ref)

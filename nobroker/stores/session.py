@@ -27,6 +27,7 @@ from nobroker.errors import CorruptLogError, QueueFullError
 from nobroker.state import kinds, snapshots
 from nobroker.state.entries import CANCEL
 from nobroker.state.machine import Head, State
+from nobroker.state.numbers import ranges_of
 from nobroker.state.replay import apply
 from nobroker.stores.joblog import JobLog
 from nobroker.stores.reading import Reader, index_rows, lease_expired, rows_of
@@ -260,11 +261,9 @@ class Session:
         """Write down what time has ended: leases, and jobs that waited too long."""
         state = self.state
         parts: list[Part] = []
-        for spans, priority, attempts, avail in state.outdated(now):
-            self.touch()
-            parts.append(
-                (kinds.EXPIRE, {"t": now, "q": spans, "p": priority, "m": attempts, "a": avail}, b"")
-            )
+        for seqs, priority, attempts, expires in state.outdated(now):
+            head: Head = {"t": now, "q": ranges_of(seqs), "p": priority, "m": attempts, "a": expires}
+            parts.append((kinds.EXPIRE, head, b""))
         if state.next_deadline() <= now and not self.in_grace():
             parts.append(self._reclaim(now))
         if parts:
@@ -274,6 +273,7 @@ class Session:
                 self.spoil()
                 raise
             self.log.notify()
+        state.drop_outdated(now)
 
     def _reclaim(self, now: int) -> Part:
         seqs: list[int] = []
