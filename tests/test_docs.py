@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import re
 import shlex
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgpack
 import pytest
+from xxhash import xxh3_64_intdigest
 
 import nobroker
 from nobroker.cli.main import COMMANDS, build
@@ -252,3 +255,69 @@ def test_errors_in_the_reference_are_those_that_there_are() -> None:
     errors = [name for name in nobroker.__all__ if name.endswith("Error")]
     assert [name for name in errors if f"`{name}`" not in text] == []
     assert set(re.findall(r"^\| `(\w+Error)`", text, re.MULTILINE)) == set(errors)
+
+
+# -- the format ---------------------------------------------------------------------------------------------
+
+
+def read_by_the_book(directory: Path) -> Iterator[tuple[int, dict[str, Any], Any]]:
+    """Type, head and tail of each record, by docs/format.md alone: none of the project's code is used."""
+    before = end = 0
+    for path in sorted(directory.glob("default.??????.seg")):
+        raw = path.read_bytes()
+        number, _, _, lineage, _, base, stop, previous = struct.unpack("<8Q", raw[16:80])
+        assert raw[:8] == b"NBSEG\r\n\x1a"
+        assert xxh3_64_intdigest(raw[:120]) == int.from_bytes(raw[120:128], "little")
+        assert (stop, previous) == (end, before)
+        at = 128
+        while raw[at : at + 4] == b"NBr1":
+            kind, flags, _, size, head, segment, _ = struct.unpack("<BBHIIII", raw[at + 4 : at + 24])
+            place, lsn, durable, previous, checksum = struct.unpack("<5Q", raw[at + 24 : at + 64])
+            body = raw[at + 64 : at + 64 + size]
+            assert (segment, place, lsn, previous) == (number, lineage, base + at - 128, before)
+            assert durable <= lsn
+            assert flags <= 3
+            assert xxh3_64_intdigest(raw[at : at + 56] + body) == checksum
+            tail = msgpack.unpackb(body[head:], strict_map_key=False) if size > head else None
+            yield kind, msgpack.unpackb(body[:head], strict_map_key=False), tail
+            before = checksum
+            at = end = at + (64 + size + 7) // 8 * 8
+        assert not any(raw[at : at + 64])
+
+
+def test_the_format_is_enough_to_read_a_queue(tmp_path: Path) -> None:
+    backoff = nobroker.BackoffPolicy(base=0)
+    with nobroker.Queue(tmp_path, segment_size=65_536, fsync=False, backoff=backoff) as queue:
+        payloads = [{"n": n, "text": "x" * 500} for n in range(400)]
+        for start in range(0, 400, 40):
+            queue.enqueue_many(payloads[start : start + 40], priority=start)
+        queue.enqueue(b"own", job_id="mine", metadata=[1], delay=5)
+        leased = queue.lease(10)
+        queue.ack_many(leased[:4])
+        queue.ack(leased[4], result="done")
+        queue.nack_many(leased[5:7], error="no")
+        queue.extend(leased[7], 60, progress=1)
+        queue.release(leased[8])
+    records = list(read_by_the_book(tmp_path))
+    assert len(list(tmp_path.glob("*.seg"))) > 1
+    added = [(head, tail) for kind, head, tail in records if kind == 16]
+    assert [payload for _, tail in added for payload in tail] == [*payloads, b"own"]
+    assert [head.get("p", 0) for head, _ in added[:-1]] == list(range(0, 400, 40))
+    own = added[-1][0]
+    assert own["i"] == ["mine"]
+    assert msgpack.unpackb(own["M"]) == [1]
+    assert own["a"] == own["t"] + 5_000_000
+    assert all(len(tail) == head["n"] for head, tail in added)
+    ((lease, _),) = [(head, tail) for kind, head, tail in records if kind == 18]
+    assert lease["q"] == [leased[0].seq, leased[-1].seq]
+    assert lease["k"] == leased[0].lease_token
+    assert [entry[:3] for entry in lease["v"]] == [[10, 360, 5]]
+    assert [(head["q"], tail) for kind, head, tail in records if kind == 19] == [
+        ([leased[0].seq, leased[3].seq], None),
+        ([leased[4].seq] * 2, ["done"]),
+    ]
+    ((nack, texts),) = [(head, tail) for kind, head, tail in records if kind == 20]
+    assert (nack["q"], nack["e"], texts) == ([leased[5].seq, leased[6].seq], [0, 1], ["no", "no"])
+    assert [(head["g"], tail) for kind, head, tail in records if kind == 22] == [([0], [[[1], None]])]
+    assert [head["q"] for kind, head, _ in records if kind == 23] == [[leased[8].seq] * 2]
+    assert records[-1][0] == 1
