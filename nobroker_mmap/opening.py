@@ -107,18 +107,17 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
         opened = Opened(segments, tail, report, snap, lineage=newest.header.lineage)
         opened.known = _known(newest, tail, snap)
         _judge(opened, page, fd, trusted=trusted)
+        if not poisoned:
+            recovery.cut(fd, names, newest, tail, report)
         if poisoned or replaced:
             _fence(names, page, opened, poisoned, floor, segment_size)
-        else:
-            recovery.cut(fd, names, newest, tail, report)
-            opened.unproven |= report.repaired
-            if not trusted:
-                page.zero()
-                recovery.sync_segments(segments)
-            elif len(found["seg"]) > len(segments):
-                files.sync_data(
-                    fd
-                )  # the RETIRE record must be durable before the files it retires are removed
+        elif not trusted:
+            page.zero()
+            recovery.sync_segments(segments)
+        elif len(found["seg"]) > len(segments):
+            # the RETIRE record must be durable before the files it retires are removed
+            files.sync_data(fd)
+        opened.unproven |= report.repaired
     except OSError as error:
         raise StorageError(f"{newest.path}: could not be opened: {error}", path=newest.path) from error
     finally:

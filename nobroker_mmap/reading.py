@@ -23,6 +23,9 @@ _LOOKS = 5
 class Reading(Handle):
     """The part of a log's face that follows records."""
 
+    _stopped_at = -1
+    """Cursor at which a read-only handle met damage; nothing beyond is read."""
+
     def behind(self) -> bool:
         """Is there something that this handle has not read? Costs no system call."""
         words = self._words
@@ -40,6 +43,7 @@ class Reading(Handle):
         if self.forked:
             self._become_usable_quietly()
         opened = self._opened
+        self._stopped_at = -1
         if opened.snapshot_used and self.read_only and self._goal() is None:
             self._open_read_only()
             opened = self._opened
@@ -84,7 +88,7 @@ class Reading(Handle):
             goal = self._goal()
             if goal is not None and chain.cursor >= goal:
                 return
-            if self.damage is not None and self._at_damage():
+            if chain.cursor == self._stopped_at:
                 return
             before, segment = chain.cursor, chain.reading
             try:
@@ -201,16 +205,7 @@ class Reading(Handle):
     def _note_damage(self, error: CorruptLogError) -> None:
         self.damage = error
         self.recovery.damage = str(error)
-
-    def _at_damage(self) -> bool:
-        """Has a read-only handle read all that is before the damage?"""
-        error = self.damage
-        chain = self._chain
-        return (
-            error is not None
-            and self.read_only
-            and (error.path == chain.reading.path and chain.offset >= error.offset)
-        )
+        self._stopped_at = self._chain.cursor
 
     def _refuse_closed(self) -> None:
         if self.closed:

@@ -212,7 +212,7 @@ class Scan:
         if left < _HEADER or left < size_at(block, at):
             block, at = self._refill(offset)
         record = parse(block, at, self._place, offset)
-        if record is None or (record.previous != self.checksum and self._chained):
+        if record is None or (record.previous != self.checksum and self._chained and record.type != fmt.GAP):
             raise StopIteration
         end = record.end - self._place.origin
         if end > self._stop:

@@ -9,6 +9,7 @@ Invariants
   handle that remembers the lost records goes on.
 """
 
+import dataclasses
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,10 +107,13 @@ class _Salvage:
                 offset=0,
             )
         newest = max(self._headers)
+        for number in sorted(number for number in numbers if number > newest):
+            self._give_up(number)
         first = self._first(newest)
-        for number in range(newest - 1, first - 1, -1):  # a lost header is told by the one after it
+        for number in range(newest - 1, first - 1, -1):  # a lost header is told by the next one's
             if number not in self._headers:
                 self._headers[number] = self._invent(number)
+        self._link(first, newest)
         self._remove_caches()
         for number in range(first, newest + 1):
             self._repair(number, newest)
@@ -173,38 +177,33 @@ class _Salvage:
             found = _first_record(fd, size, number)
         finally:
             os.close(fd)
-        before = self._headers.get(number - 1)
-        after = self._headers.get(number + 1)
-        known = before or after or (next(iter(self._headers.values())) if self._headers else None)
         if found is None:
             return None
         lineage, origin, previous = found
+        known = next(iter(self._headers.values()), None)
         return fmt.SegmentHeader(
             number=number,
             size=max(fmt.MIN_SEGMENT_SIZE, 1 << (size - 1).bit_length()),
             log_id=known.log_id if known else rotation.random_u64(),
             lineage=lineage,
-            previous_lineage=before.lineage if before else 0,
+            previous_lineage=0,
             base=origin + fmt.SEGMENT_HEADER_SIZE,
-            previous_end=origin + fmt.SEGMENT_HEADER_SIZE - before.base + fmt.SEGMENT_HEADER_SIZE
-            if before
-            else 0,
+            previous_end=0,
             previous_checksum=previous,
-            floor=min(known.floor, number) if known else min(number, 1),
+            floor=min(known.floor, number) if known else 1,
             created=0,
         )
 
     def _invent(self, number: int) -> fmt.SegmentHeader:
         """The header of a segment of which nothing is left, from the one after it."""
         after = self._headers[number + 1]
-        before = self._headers.get(number - 1)
         end = after.previous_end
         return fmt.SegmentHeader(
             number=number,
             size=fmt.segment_size_for(fmt.MIN_SEGMENT_SIZE, end),
             log_id=after.log_id,
             lineage=after.previous_lineage or rotation.random_u64(),
-            previous_lineage=before.lineage if before else 0,
+            previous_lineage=0,
             base=after.base - end + fmt.SEGMENT_HEADER_SIZE,
             previous_end=0,
             previous_checksum=0,
@@ -217,7 +216,7 @@ class _Salvage:
     def _repair(self, number: int, newest: int) -> None:
         """Rewrite a segment when anything of it does not verify."""
         path = self._names.segment(number)
-        header = self._linked(number)
+        header = self._headers[number]
         segment = Segment(path, header)
         if number < newest:
             segment.end = self._headers[number + 1].previous_end
@@ -233,20 +232,37 @@ class _Salvage:
             if fd is not None:
                 os.close(fd)
 
-    def _linked(self, number: int) -> fmt.SegmentHeader:
-        """The header of a segment, made to follow from the one before where that had to be invented."""
-        import dataclasses
-
-        header = self._headers[number]
-        before = self._headers.get(number - 1)
-        if before is not None and header.created == 0 and number - 1 >= 1:
-            header = dataclasses.replace(
+    def _link(self, first: int, newest: int) -> None:
+        """Make headers that had to be made up follow from the segments before them."""
+        for number in range(first, newest + 1):
+            header = self._headers[number]
+            before = self._headers.get(number - 1)
+            if header.created or before is None or number == first:
+                continue
+            end, checksum = self._last_record(number - 1)
+            if before.lineage == header.lineage:
+                end = min(before.size, header.base - before.base + fmt.SEGMENT_HEADER_SIZE)
+            self._headers[number] = dataclasses.replace(
                 header,
                 previous_lineage=before.lineage,
-                previous_end=header.base - before.base + fmt.SEGMENT_HEADER_SIZE,
+                previous_end=end,
+                previous_checksum=header.previous_checksum or checksum,
             )
-            self._headers[number] = header
-        return header
+
+    def _last_record(self, number: int) -> tuple[int, int]:
+        """(end, checksum) of the last record of a segment that verifies."""
+        path = self._names.segment(number)
+        header = self._headers[number]
+        nothing = fmt.SEGMENT_HEADER_SIZE, header.previous_checksum
+        if files.is_regular(path) is None:
+            return nothing
+        fd = files.open_read(path)
+        try:
+            segment = Segment(path, header)
+            found = recovery.find_later_records(fd, segment, fmt.SEGMENT_HEADER_SIZE, files.size_of(fd))
+        finally:
+            os.close(fd)
+        return (found[-1].end - segment.origin, found[-1].checksum) if found else nothing
 
     def _survey(
         self, fd: int | None, segment: Segment, newest: int
@@ -306,6 +322,13 @@ class _Salvage:
             self._put_aside(segment.number)
         files.publish(path, segment.path, self._names.directory)
 
+    def _give_up(self, number: int) -> None:
+        """Put a file aside that has neither a header nor a record that verifies, and that no other one needs."""
+        path = self._names.segment(number)
+        size = os.stat(path).st_size
+        self._put_aside(number)
+        self._report.losses.append(Loss(path, 0, size, 0, 0, "neither its header nor any record verifies"))
+
     def _put_aside(self, number: int) -> None:
         kept = self._names.salvaged(number)
         attempt = 1
@@ -341,7 +364,7 @@ class _Salvage:
 
 
 def _first_record(fd: int, size: int, number: int) -> tuple[int, int, int] | None:
-    """(lineage, origin, checksum before) by the first record of a segment whose header is lost."""
+    """(lineage, origin, checksum before or 0) by the first record of a segment whose header is lost."""
     for offset in range(fmt.SEGMENT_HEADER_SIZE, max(0, size - fmt.RECORD_HEADER_SIZE), 8):
         raw = files.read_at(fd, fmt.RECORD_HEADER_SIZE, offset)
         if raw[:4] != fmt.RECORD_MAGIC:
@@ -351,13 +374,8 @@ def _first_record(fd: int, size: int, number: int) -> tuple[int, int, int] | Non
             continue
         place = Place(number, fields[8], fields[9] - offset)
         for record in Scan(recovery.file_reader(fd), place, offset, size, 0, chained=False):
-            return record_place(record.previous, place)
+            return place.lineage, place.origin, record.previous if offset == fmt.SEGMENT_HEADER_SIZE else 0
     return None
-
-
-def record_place(previous: int, place: Place) -> tuple[int, int, int]:
-    """What a record tells of its segment."""
-    return place.lineage, place.origin, previous
 
 
 def _write_gap(fd: int, place: Place, offset: int, length: int) -> None:
