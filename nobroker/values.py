@@ -48,6 +48,7 @@ class _Codec(threading.local):
         self.hooked = False
         self.packer = msgpack.Packer(default=self._hook, strict_types=True)
         self.lenient = msgpack.Packer(default=self._hook, strict_types=True, unicode_errors="surrogatepass")
+        self.plain = msgpack.Packer(strict_types=True, unicode_errors="surrogatepass")
 
     def _hook(self, value: Any) -> Any:
         self.hooked = True
@@ -181,8 +182,13 @@ def unpack_plain(packed: bytes | memoryview) -> Any:
 
 
 def pack_plain(value: Any) -> bytes:
-    """The reverse of `unpack_plain`; takes what the library itself made."""
-    return _codec.pack(value)
+    """The reverse of `unpack_plain`; takes what the library itself made.
+
+    Raises:
+        TypeError, OverflowError: that was something else.
+    """
+    packed: bytes = _codec.plain.pack(value)
+    return packed
 
 
 def split_array(packed: bytes) -> list[bytes]:

@@ -42,11 +42,10 @@ class Enqueuer:
         session.log.wait_durable(end)
         return JobBatch(session.reader.prefix, new, head, first)
 
-    def _enqueue_own(self, new: NewJobs, ids: list[str]) -> list[Job]:
+    def _enqueue_own(self, new: NewJobs, ids: list[str]) -> Sequence[Job]:
         """With ids of the caller's: only those not yet known are created, each once."""
         session = self._session
         with session.transaction() as now:
-            session.room_for(sum(len(packed) for _, packed in new.batches))
             known: dict[str, int] = {}
             fresh: dict[str, int] = {}
             for index, job_id in enumerate(ids):
@@ -61,10 +60,11 @@ class Enqueuer:
             first = session.state.next_seq
             head = _common(new, now)
             if fresh:
-                session.reserve(len(fresh), 0)
-                first = session.state.next_seq
                 chosen = list(fresh.values())
                 batches = new.batches if len(chosen) == new.count else _chosen(new.batches, chosen)
+                session.room_for(sum(len(packed) for _, packed in batches))
+                session.reserve(len(fresh), 0)
+                first = session.state.next_seq
                 end = session.append(_parts(batches, head, first, new, list(fresh), chosen))
                 session.log.notify()
         session.log.wait_durable(end)
@@ -78,9 +78,11 @@ class Enqueuer:
         first: int,
         fresh: dict[str, int],
         existing: dict[str, Job],
-    ) -> list[Job]:
+    ) -> Sequence[Job]:
+        if len(fresh) == len(ids):
+            return JobBatch(self._session.reader.prefix, new, head, first)
         place = {job_id: seq for seq, job_id in enumerate(fresh, first)}
-        made = JobBatch(self._session.reader.prefix, new, head, 0)
+        made = list(JobBatch(self._session.reader.prefix, new, head, 0))
         answer: list[Job] = []
         for index, job_id in enumerate(ids):
             old = existing.get(job_id)
@@ -88,7 +90,7 @@ class Enqueuer:
                 job = old.snapshot()
                 job.created = False
             else:
-                job = made[fresh[job_id]]
+                job = made[fresh[job_id]].snapshot()
                 job.id, job.seq = job_id, place[job_id]
                 job.created = fresh[job_id] == index
             answer.append(job)
@@ -195,7 +197,7 @@ def _alike(one: Job, other: Job) -> bool:
         other.priority,
         other.max_attempts,
         other.expires_at,
-    ) and one.metadata == other.metadata
+    ) and pack_value(one.metadata) == pack_value(other.metadata)
 
 
 def _override(job: Job) -> Head:
@@ -256,7 +258,7 @@ class JobBatch(Sequence[Job]):
         self._new = new
         self._head = head
         self._first = first
-        self._values: list[list[Any]] | None = None
+        self._elements: list[list[bytes]] | None = None
 
     def __len__(self) -> int:
         return self._new.count
@@ -293,13 +295,13 @@ class JobBatch(Sequence[Job]):
         return f"<{len(self)} jobs, seq {self._first} and up>"
 
     def _job(self, at: int) -> Job:
+        if self._elements is None:
+            self._elements = [split_array(packed) for _, packed in self._new.batches]
         start = 0
-        for number, packed in self._new.batches:
-            if at < start + number:
-                return self._made(
-                    at, unpack(split_array(packed)[at - start]) if number > 1 else unpack(packed)[0]
-                )
-            start += number
+        for elements in self._elements:
+            if at < start + len(elements):
+                return self._made(at, unpack(elements[at - start]))
+            start += len(elements)
         raise IndexError(at)
 
     def _made(self, at: int, payload: Any) -> Job:
@@ -307,7 +309,12 @@ class JobBatch(Sequence[Job]):
         delays = new.delays_us
         avail = column(self._head.get("a") or now, 0) if delays is None else now + delays[at]
         job = Job(
-            f"{self._prefix}{self._first + at}", payload, new.priority, JobState.READY, 0, new.max_attempts
+            f"{self._prefix}{self._first + at}" if new.ids is None else new.ids[at],
+            payload,
+            new.priority,
+            JobState.READY,
+            0,
+            new.max_attempts,
         )
         job.available_at, job.enqueued_at = avail / 1e6, now / 1e6
         job.seq, job.lane = self._first + at, new.lane

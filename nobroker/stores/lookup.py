@@ -50,13 +50,15 @@ class Lookup:
             return self.seq_of(job), None
         if not isinstance(job, Job):
             return self.seq_of(str(job)), None
+        # A job that was never leased has no token, so its holder is nobody.
+        token = job.lease_token or 0
         state, seq = self._session.state, job.seq
         if state.pages.has_own_id(seq):
             if seq not in state.find_own(job.id):
-                return self.seq_of(job.id), job.lease_token
+                return self.seq_of(job.id), token
         elif job.id != f"{self._session.reader.prefix}{seq}":
-            return self.seq_of(job.id), job.lease_token
-        return (seq if state.pages.code(seq) else None), job.lease_token
+            return self.seq_of(job.id), token
+        return (seq if state.pages.code(seq) else None), token
 
     def job(self, seq: int, now: int) -> Job:
         """The job as it is."""

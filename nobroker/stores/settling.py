@@ -56,7 +56,9 @@ class Settler:
                 if seq not in seen:
                     seen.add(seq)
                     found.held.append((seq, index))
-            elif state.pages.code(seq) == codes.DONE and (token is None or token == state.pages.token(seq)):
+            elif state.pages.code(seq) == codes.DONE and (
+                token is None or 0 != token == state.pages.token(seq)
+            ):
                 found.done.append(index)
             else:
                 found.lost.append(index)

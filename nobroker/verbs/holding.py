@@ -59,7 +59,7 @@ class Holding(Face):
         stop: Callable[[], bool] | None,
     ) -> list[Job]:
         """As `lease`; also returns when `stop` is true after `_wake_local`."""
-        if type(count) is not int or not 0 < count < arguments.MAX_COUNT:
+        if type(count) is not int or not 0 < count <= arguments.MAX_COUNT:
             arguments.whole("count", count, 1, arguments.MAX_COUNT)
         timeout = self._timeout(visibility_timeout)
         if wait != 0.0 or type(wait) is bool:
@@ -134,7 +134,9 @@ class Holding(Face):
         backoff = self.backoff
 
         def delay_for(attempts: int) -> int:
-            return round(backoff.delay_for(attempts) * 1e6) if fixed is None else fixed
+            if fixed is not None:
+                return fixed
+            return arguments.seconds("backoff delay", min(backoff.delay_for(attempts), arguments.MAX_SECONDS))
 
         text = None if error is None else storable_text(error)
         return self._store.nack(jobs, text, delay_for, dead, many) if jobs else []
