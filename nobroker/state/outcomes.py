@@ -192,7 +192,7 @@ def cancel(state: State, head: Head, lsn: int) -> None:
         if state.pages.code(seq) not in codes.WAITING:
             continue
         entry = state.entries.get(seq) or Entry(state.pages.lane(seq), 0, 0, 0)
-        state.entries[seq] = entry._replace(flags=entry.flags & ~CANCEL | CANCELLED)
+        state.entries[seq] = entry._replace(flags=entry.flags & ~CANCEL | CANCELLED, token=0)
         state.pages.put(seq, codes.DONE)
         if head.get("k"):
             state.pages.set_ref(seq, lsn)

@@ -60,14 +60,13 @@ class Mover:
             CompactionError: the disk refused; the queue works on as it is.
         """
         session = self._session
+        with session.transaction():
+            before = session.log.bytes_used()
+            last = session.log.active_number()
+            session.log.seal()
+            total = sum(sum(counts) for counts in session.state.pages.counts)
+            done = session.state.pages.total(codes.DONE)
         try:
-            with session.transaction():
-                before = session.log.bytes_used()
-                last = session.log.active_number()
-                session.log.seal()
-                state = session.state
-                total = sum(sum(counts) for counts in state.pages.counts)
-                done = state.pages.total(codes.DONE)
             while self.step(last):
                 pass
             with session.transaction():

@@ -193,19 +193,28 @@ class Settler:
 
     def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]:
         session = self._session
-        state = session.state
         with session.transaction() as now:
             found = self._open_only(jobs, many)
             if found.held:
                 state = session.state
                 avails = [
-                    now + delay_us if delay_us else state.leased[seq].place(seq) for seq, _ in found.held
+                    now + delay_us if delay_us else min(now, state.leased[seq].place(seq))
+                    for seq, _ in found.held
                 ]
-                session.append([(kinds.RELEASE, {"t": now, "q": _singles(found), "a": avails}, b"")])
+                flagged = [seq for seq, _ in found.held if self._is_flagged(seq)]
+                parts: list[Part] = [(kinds.RELEASE, {"t": now, "q": _singles(found), "a": avails}, b"")]
+                if flagged:  # cancelled while held: given back means finished
+                    keep = now + session.options.keep_done_us
+                    parts.append((kinds.CANCEL, {"t": now, "q": ranges_of(flagged), "k": keep}, b""))
+                session.append(parts)
                 session.log.notify()
             answer = self._answer(found, now)
         self._refuse_many(jobs, found)
         return answer
+
+    def _is_flagged(self, seq: int) -> bool:
+        entry = self._session.state.entries.get(seq)
+        return entry is not None and entry.flags & CANCEL != 0
 
     def cancel(self, job_id: str) -> Job:
         session = self._session
