@@ -14,7 +14,7 @@ MAX_SECONDS: Final = 100 * 366 * 86400.0
 
 MAX_ID_LENGTH: Final = 255
 MAX_LANE_LENGTH: Final = 100
-MAX_COUNT: Final = 2**31 - 1
+MAX_COUNT: Final = 2**31
 MAX_ATTEMPTS: Final = 2**31 - 1
 
 
