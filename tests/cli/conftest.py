@@ -102,3 +102,10 @@ def tree(directory: Path) -> dict[str, tuple[bytes, int]]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def next_json(process: subprocess.Popen[str]) -> Any:
+    """The next line that a running command prints, as JSON; what it said last when there is none."""
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    return json.loads(line)

@@ -15,7 +15,7 @@ import pytest
 
 from nobroker import BackoffPolicy, Worker
 
-from .conftest import CommandLine, tree
+from .conftest import CommandLine, next_json, tree
 
 LOOKING = [
     ["stats"],
@@ -68,10 +68,10 @@ def test_inspect_shows_every_record(used: CommandLine) -> None:
 def test_inspect_follow_shows_records_as_they_are_written(used: CommandLine) -> None:
     already = len(used.json("inspect"))
     with used.start("--json", "inspect", "--follow") as following:
-        seen = [json.loads(following.stdout.readline()) for _ in range(already)]
+        seen = [next_json(following) for _ in range(already)]
         used("enqueue", "later", "--id", "later")
         while seen[-1]["tail"] != ["later"]:
-            seen.append(json.loads(following.stdout.readline()))
+            seen.append(next_json(following))
         following.send_signal(signal.SIGINT)
         following.stdout.read()
         assert following.wait(10) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -12,7 +11,7 @@ import pytest
 
 from nobroker import Queue
 
-from .conftest import CommandLine
+from .conftest import CommandLine, next_json
 
 
 def test_stats_has_its_counts_at_top_level(nobroker: CommandLine) -> None:
@@ -40,10 +39,10 @@ def test_stats_of_a_lane(nobroker: CommandLine) -> None:
 def test_stats_watch_until_interrupted(nobroker: CommandLine) -> None:
     nobroker("enqueue", "1")
     with nobroker.start("--json", "stats", "--watch", "0.05") as watching:
-        lines = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        lines = [next_json(watching) for _ in range(2)]
         nobroker("enqueue", "2")
         while lines[-1]["ready"] < 2:
-            lines.append(json.loads(watching.stdout.readline()))
+            lines.append(next_json(watching))
         watching.send_signal(signal.SIGINT)
         assert watching.wait(10) == 0
         assert watching.stderr.read() == ""
@@ -211,7 +210,7 @@ def test_compact_watch_beside_others_until_a_signal(nobroker: CommandLine, numbe
             _some_finished(nobroker, name)
         dropped = dict.fromkeys("ab", 0)
         while min(dropped.values()) < 90:
-            row = json.loads(watching.stdout.readline())
+            row = next_json(watching)
             dropped[row["queue"]] += row["jobs_dropped"]
         watching.send_signal(number)
         watching.stdout.read()
