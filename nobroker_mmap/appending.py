@@ -66,8 +66,10 @@ class Appending(Reading):
         else:
             data, checksum, lsns = self._frame(parts, segment, lsn)
         end = lsn + size
+        self._unfinished = True
         self._write(segment, data, lsn - segment.origin)
         words[APPENDED] = end
+        self._unfinished = False
         chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, parts[-1][0]
         for part, at in zip(parts, lsns, strict=True):
             rows, kind = part[4], part[0]
@@ -161,6 +163,7 @@ class Appending(Reading):
         chain, words = self._chain, self._words
         sealed = chain.reading
         self.sync_now()
+        self._unfinished = True
         header = rotation.successor(
             sealed,
             size=rotation.next_size(self.segment_size, sealed.size, group),
@@ -183,6 +186,7 @@ class Appending(Reading):
         chain.join(following)
         chain.step()
         self._open_writer()
+        self._unfinished = False
         manifest.write(self.names, self._tag, chain.floor, chain.segments.values())
 
     def _prepare(self, segment: Segment) -> None:

@@ -205,6 +205,24 @@ def move(source: str, target: str) -> None:
     os.rename(source, target)
 
 
+def keep_copy(path: str, kept: str) -> None:
+    """Give the content of a file a second name that stays when the first one is replaced."""
+    try:
+        os.link(path, kept, follow_symlinks=False)
+        return
+    except (OSError, NotImplementedError):  # a file system without hard links
+        source = open_read(path)
+    try:
+        copy = create(kept)
+        try:
+            copy_range(source, copy, 0, size_of(source), 0)
+            sync_file(copy)
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)
+
+
 def changed_at_us(fd: int) -> int:
     """When an open file was last written, by the file system's clock, in microseconds since the epoch."""
     return os.fstat(fd).st_mtime_ns // 1000

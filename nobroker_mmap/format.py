@@ -264,7 +264,7 @@ class Names:
             return True
         if self.numbered(file_name):
             return True
-        return bool(re.match(re.escape(self.name) + r"\.\d{6,10}\.(\d+\.torn|seg\.salvaged)\Z", file_name))
+        return bool(re.match(re.escape(self.name) + r"\.\d{6,10}\.(\d+\.torn|seg\.salvaged\d*)\Z", file_name))
 
 
 def segment_size_for(wanted: int, group: int) -> int:

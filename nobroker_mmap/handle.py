@@ -66,6 +66,8 @@ class Handle:
         self.forked = False
         self.closed = False
         self._usable = True
+        self._unfinished = False
+        """A write or a rotation was begun and not ended: whoever locks next settles it, as after a death."""
         self._pid = os.getpid()
         self._tag = f"{self._pid}-{next(_handles)}"
         self._source = source
@@ -248,7 +250,8 @@ class Handle:
         if self.forked:
             return
         if self._lock_fd is not None:
-            self._words[HOLDER] = 0
+            if not self._unfinished:
+                self._words[HOLDER] = 0
             locking.unlock(self._lock_fd)
         self.mutex.release()
 
@@ -316,7 +319,7 @@ class Handle:
     def _inspect(self) -> None:
         """Under the lock: why is the control page not as usual?"""
         self._refuse_stale()
-        _log.info("%s: process %d died while it held the lock", self.names.lock, self._words[HOLDER])
+        _log.info("%s: process %d did not end what it did", self.names.lock, self._words[HOLDER])
         try:
             self._settle()
         except OSError as error:
@@ -348,6 +351,7 @@ class Handle:
         words[APPENDED] = newest.origin + tail.end
         words[ACTIVE] = newest.number
         words[FLOOR] = max(words[FLOOR], tail.floor)
+        self._unfinished = False
 
     # -- forks, closing -----------------------------------------------------------------------------
 

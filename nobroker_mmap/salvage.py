@@ -318,25 +318,31 @@ class _Salvage:
             files.sync_file(copy)
         finally:
             os.close(copy)
-        if fd is not None:
-            self._put_aside(segment.number)
+        if fd is not None:  # a second name, so that a kill between the two steps loses neither
+            kept = self._free_name(segment.number)
+            files.keep_copy(segment.path, kept)
+            self._report.kept_files.append(kept)
         files.publish(path, segment.path, self._names.directory)
 
     def _give_up(self, number: int) -> None:
-        """Put a file aside that has neither a header nor a record that verifies, and that no other one needs."""
+        """Put a file aside that has neither a header nor a record that verifies, and that none needs."""
         path = self._names.segment(number)
         size = os.stat(path).st_size
         self._put_aside(number)
         self._report.losses.append(Loss(path, 0, size, 0, 0, "neither its header nor any record verifies"))
 
     def _put_aside(self, number: int) -> None:
+        kept = self._free_name(number)
+        files.move(self._names.segment(number), kept)
+        self._report.kept_files.append(kept)
+
+    def _free_name(self, number: int) -> str:
         kept = self._names.salvaged(number)
         attempt = 1
         while files.is_regular(kept) is not None:
             attempt += 1
             kept = f"{self._names.salvaged(number)}{attempt}"
-        files.move(self._names.segment(number), kept)
-        self._report.kept_files.append(kept)
+        return kept
 
     def _remove_caches(self) -> None:
         files.unlink(self._names.snapshot)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgpack
 
-from nobroker_mmap import Log, Piece, Record
+from nobroker_mmap import Log, Piece, Record, Restart
 from nobroker_mmap import format as fmt
 
 PUT, MOVE = 16, 17
@@ -49,13 +49,23 @@ def part(
     return kind, 0, head, tail, [(key, 0, count)]
 
 
+def catch_up(log: Log) -> None:
+    """Apply everything, from the start when that is asked for."""
+    while True:
+        try:
+            for _ in log.records():
+                pass
+            return
+        except Restart:
+            log.load_snapshot()
+
+
 @contextmanager
 def locked(log: Log) -> Iterator[Log]:
     """The lock, with everything applied."""
     log.lock()
     try:
-        for _ in log.records():
-            pass
+        catch_up(log)
         yield log
     finally:
         log.unlock()
