@@ -295,6 +295,8 @@ class JobBatch(Sequence[Job]):
         return f"<{len(self)} jobs, seq {self._first} and up>"
 
     def _job(self, at: int) -> Job:
+        if self._new.count == 1:
+            return self._made(0, unpack(self._new.batches[0][1])[0])
         if self._elements is None:
             self._elements = [split_array(packed) for _, packed in self._new.batches]
         start = 0

@@ -144,7 +144,7 @@ class Leaser:
             return None
         self._nothing = None
         session.reserve(0, count)
-        session.touch()
+        session.unsettle()
         pieces = state.ready.take(count, lanes, paused)
         spans = [number for piece in pieces for number in piece.spans]
         sources = list(self._sources(spans))

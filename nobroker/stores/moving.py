@@ -252,7 +252,7 @@ class Mover:
         digests = [work.digests[seq] for seq in gone if seq in work.digests]
         if digests:
             head["h"] = pack_words("Q", digests)
-        session.touch()
+        session.unsettle()
         lsn = session.log.retire(work.number + 1, head)
         apply(state, kinds.RETIRE, head, lsn)
 

@@ -157,7 +157,7 @@ class Session:
         finally:
             self.log.unlock()
 
-    def touch(self) -> None:
+    def unsettle(self) -> None:
         """Say that the state is changed ahead of its record."""
         self._touched = True
 

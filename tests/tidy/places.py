@@ -56,9 +56,10 @@ stopwatch_only = OnlyPlace(
         "nobroker.app",
         "nobroker.cli",
         "nobroker_tools",
+        "nobroker.stores.leasing",
         "nobroker_mmap.locking",
     ),
-    "take the time as an argument; waits belong to nobroker_mmap/locking.py and the worker",
+    "take the time as an argument; waits belong to nobroker_mmap/locking.py, a lease's wait and the worker",
 )
 struct_only = OnlyPlace(
     frozenset(f"struct.{n}" for n in (
