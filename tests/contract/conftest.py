@@ -1,4 +1,4 @@
-"""Queues on every store, on a clock that tests move; in the end each must say the same from its files alone."""
+"""Queues on every store, on a clock that tests move; in the end each is asked again, from its files alone."""
 
 from __future__ import annotations
 

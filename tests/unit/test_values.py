@@ -1,0 +1,520 @@
+"""Every type that is stored, what is refused and where, and the limits of depth and size."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import sys
+import threading
+from collections import OrderedDict, namedtuple
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nobroker.errors import NobrokerError, SerializationError
+from nobroker.values import (
+    BATCH_BYTES,
+    BATCH_JOBS,
+    MAX_DEPTH,
+    MAX_VALUE_BYTES,
+    join_array,
+    pack_batches,
+    pack_list,
+    pack_value,
+    split_array,
+    storable_text,
+    unpack,
+)
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+LEAVES: list[Any] = [
+    None, True, False,
+    0, -1, 127, 128, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64,
+    -(2**63), -(2**63) - 1, 10**40, -(10**40), 1 << 8000,
+    0.0, -0.0, 1.5, 1e308, 5e-324, float("inf"), float("-inf"),
+    "", "text", "2026-01-01T00:00:00", "\ud83d", "f\udcff", "a\0b", "\U0001f600", "x" * 70_000,
+    b"", b"\x00\xff", b"text", b"x" * 70_000,
+    datetime(2026, 1, 1), datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999),
+    datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=-3, minutes=-30))),
+    datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN), datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1),
+    datetime(2026, 1, 1, fold=1), datetime(2026, 1, 1, tzinfo=timezone(timedelta(microseconds=1))),
+    date(2026, 1, 1), date.min, date.max,
+    time(1, 2, 3, 4), time(23, 59, fold=1), time(12, tzinfo=UTC), time(12, tzinfo=BERLIN),
+    timedelta(0), timedelta.min, timedelta.max, timedelta(days=-1, microseconds=1),
+    Decimal("1.10"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal("1E+1000"), Decimal("-0"),
+    UUID(int=0), UUID(int=2**128 - 1),
+    [], {}, [[]], {"a": {}}, [None], {"": None},
+]  # fmt: skip
+
+KEYS: list[Any] = [
+    "",
+    "a",
+    "\ud800",
+    0,
+    1,
+    -5,
+    2**64,
+    10**40,
+    1.5,
+    float("inf"),
+    True,
+    False,
+    None,
+    b"",
+    b"k",
+]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, of the same types, at every depth; -0.0 is not 0.0; a fold and an offset count."""
+    if type(one) is not type(other):
+        return False
+    if type(one) is list:
+        return len(one) == len(other) and all(map(same, one, other))
+    if type(one) is dict:
+        return len(one) == len(other) and all(map(same, one.items(), other.items()))
+    if type(one) is tuple:
+        return len(one) == len(other) and all(map(same, one, other))
+    if type(one) in (float, Decimal):
+        return repr(one) == repr(other)
+    if type(one) in (datetime, time):
+        return one.replace(tzinfo=None) == other.replace(tzinfo=None) and (
+            (one.utcoffset(), one.fold) == (other.utcoffset(), other.fold)
+        )
+    return bool(one == other)
+
+
+def shapes(value: Any) -> list[Any]:
+    return [value, {"a": value}, [value], {"a": [{"b": value}]}, [1, {"x": [value, value]}, "z"]]
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Word(enum.StrEnum):
+    YES = "yes"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Number(int):
+    pass
+
+
+class Table(dict[str, int]):
+    pass
+
+
+class Row(list[int]):
+    pass
+
+
+class Bytes(bytes):
+    pass
+
+
+class Moment(datetime):
+    pass
+
+
+class Money(Decimal):
+    pass
+
+
+Point = namedtuple("Point", "x y")
+
+
+class Lost(tzinfo):
+    """A time zone that fails."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        raise LookupError("no such place")
+
+
+REFUSED: list[Any] = [
+    {1}, frozenset(), Colour.RED, Word.YES, Text("s"), Number(1), Table(), Row(), Bytes(b"b"),
+    OrderedDict(),
+    Moment(2026, 1, 1), Money(1), Point(1, 2), object(), print, int, 1j, Fraction(1, 2),
+    bytearray(b"x"), memoryview(b"x"),
+    range(3), iter([]), PurePosixPath("a"), ..., NotImplemented, sys, ValueError("v"), lambda: None, UTC, BERLIN,
+    datetime(2026, 1, 1, tzinfo=Lost()),
+]  # fmt: skip
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: repr(leaf)[:30])
+    def test_every_leaf_in_every_shape(self, leaf: Any) -> None:
+        for value in shapes(leaf):
+            assert same(unpack(pack_value(value)), value)
+            assert same(unpack(pack_list([value, value])), [value, value])
+
+    def test_nan(self) -> None:
+        found = unpack(pack_value([float("nan")]))
+        assert found[0] != found[0]
+        assert type(found[0]) is float
+
+    @pytest.mark.parametrize("key", KEYS, ids=repr)
+    def test_keys_are_kept_as_they_are(self, key: Any) -> None:
+        for value in shapes({key: [key]}):
+            assert same(unpack(pack_value(value)), value)
+
+    def test_a_nan_key(self) -> None:
+        (key,) = unpack(pack_value({float("nan"): 1}))
+        assert key != key
+
+    @pytest.mark.parametrize("value", [(), (1, 2), (1, (2, [3])), {"a": (b"x",)}, [(None,)]])
+    def test_a_tuple_comes_back_as_a_list(self, value: Any) -> None:
+        def listed(part: Any) -> Any:
+            if isinstance(part, (tuple, list)):
+                return [listed(item) for item in part]
+            return {key: listed(item) for key, item in part.items()} if isinstance(part, dict) else part
+
+        for shape in shapes(value):
+            assert same(unpack(pack_value(shape)), listed(shape))
+
+    def test_a_zone_by_its_name(self) -> None:
+        moment = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1)
+        found = unpack(pack_value(moment))
+        assert found == moment
+        assert found.tzinfo is BERLIN
+        assert found.fold == 1
+        assert unpack(pack_value(datetime(2026, 1, 1, tzinfo=UTC))).tzinfo is UTC
+
+    def test_a_zone_that_this_machine_does_not_know_keeps_its_offset(self) -> None:
+        class Mine(tzinfo):
+            key = "Nowhere/Land"
+
+            def utcoffset(self, moment: datetime | None) -> timedelta:
+                return timedelta(hours=5, seconds=1)
+
+        moment = datetime(2026, 1, 1, tzinfo=Mine())
+        found = unpack(pack_value(moment))
+        assert found == moment
+        assert found.utcoffset() == timedelta(hours=5, seconds=1)
+
+    def test_a_zone_whose_name_lies_keeps_its_offset(self) -> None:
+        class Liar(tzinfo):
+            key = "Europe/Berlin"
+
+            def utcoffset(self, moment: datetime | None) -> timedelta:
+                return timedelta(hours=9)
+
+        moment = datetime(2026, 1, 1, tzinfo=Liar())
+        assert unpack(pack_value(moment)).utcoffset() == timedelta(hours=9)
+
+    @pytest.mark.parametrize("key", ["../../etc/passwd", "", "a" * 1000, "/etc/hosts", "\0"])
+    def test_a_zone_with_a_hostile_name(self, key: str) -> None:
+        class Odd(tzinfo):
+            def utcoffset(self, moment: datetime | None) -> timedelta:
+                return timedelta(hours=1)
+
+        zone = Odd()
+        zone.key = key  # type: ignore[attr-defined]
+        moment = datetime(2026, 1, 1, tzinfo=zone)
+        assert unpack(pack_value(moment)).utcoffset() == timedelta(hours=1)
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.binary()
+            | st.text(st.characters(codec=None, exclude_categories=()))
+            | st.datetimes(timezones=st.none() | st.timezones()) | st.dates() | st.times() | st.timedeltas()
+            | st.decimals() | st.uuids(),
+            lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
+                st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+                inner, max_size=4,
+            ),
+            max_leaves=20,
+        )
+    )  # fmt: skip
+    def test_anything_of_those_types(self, value: Any) -> None:
+        assert same(unpack(pack_value(value)), value)
+        assert split_array(pack_list([value, 1])) == [pack_value(value), pack_value(1)]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("leaf", REFUSED, ids=lambda leaf: type(leaf).__name__)
+    def test_the_answer_is_the_same_at_every_depth(self, leaf: Any) -> None:
+        places = ["", r"['a']", "[0]", r"['a'][0]['b']", r"[1]['x'][0]"]
+        for value, place in zip(shapes(leaf), places, strict=True):
+            with pytest.raises(SerializationError) as caught:
+                pack_value(value)
+            message = str(caught.value)
+            assert message.startswith(f"payload{place} "), message
+            assert type(leaf).__name__ in message
+            with pytest.raises(SerializationError):
+                pack_value((value,))
+
+    @pytest.mark.parametrize(
+        "key",
+        [(1, 2), date(2026, 1, 1), UUID(int=0), Decimal(1), Text("k"), Colour.RED, Word.YES, frozenset()],
+    )
+    def test_keys(self, key: Any) -> None:
+        for value in shapes({"ok": 1, key: 2}):
+            with pytest.raises(SerializationError, match="key of type"):
+                pack_value(value)
+
+    def test_names(self) -> None:
+        with pytest.raises(SerializationError, match=r"^metadata\['k'\] is a set"):
+            pack_value({"k": set()}, "metadata")
+        with pytest.raises(SerializationError, match=r"^payloads\[2\]\[0\] is a set"):
+            pack_list([1, 2, [set()]])
+        with pytest.raises(SerializationError, match=r"^payloads\[1234\] is a set"):
+            pack_batches([*range(1234), set()])
+
+    def test_a_long_key_is_shortened(self) -> None:
+        with pytest.raises(SerializationError) as caught:
+            pack_value({"k" * 10_000: object()})
+        assert len(str(caught.value)) < 500
+
+    def test_it_is_a_value_error_of_the_family(self) -> None:
+        assert issubclass(SerializationError, ValueError)
+        assert issubclass(SerializationError, NobrokerError)
+
+    def test_a_value_that_lies_about_itself(self) -> None:
+        class Liar:
+            @property
+            def __class__(self) -> type:  # type: ignore[override]
+                return str
+
+        with pytest.raises(SerializationError, match="Liar"):
+            pack_value([Liar()])
+
+
+def nested(depth: int, kind: str) -> Any:
+    value: Any = [] if kind == "list" else () if kind == "tuple" else {}
+    for level in range(depth - 1):
+        if kind == "list" or (kind == "mixed" and level % 2):
+            value = [value]
+        elif kind == "tuple":
+            value = (value,)
+        else:
+            value = {"k": value}
+    return value
+
+
+def depth_of(value: Any) -> int:
+    depth = 0
+    while type(value) in (list, dict):
+        depth += 1
+        value = (value[0] if type(value) is list else value["k"]) if value else None
+    return depth
+
+
+class TestDepth:
+    @pytest.mark.parametrize("kind", ["list", "dict", "tuple", "mixed"])
+    @pytest.mark.parametrize("depth", [1, 100, 200, 255, 256, MAX_DEPTH - 1, MAX_DEPTH])
+    def test_up_to_the_limit_both_ways(self, kind: str, depth: int) -> None:
+        for pack in (
+            pack_value,
+            lambda value: pack_list([value])[1:],
+            lambda value: pack_batches([value])[0][1][1:],
+        ):
+            assert depth_of(unpack(pack(nested(depth, kind)))) == depth
+
+    @pytest.mark.parametrize("kind", ["list", "dict", "tuple", "mixed"])
+    @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 505, 510, 511, 512, 513, 1000, 100_000])
+    def test_beyond_it(self, kind: str, depth: int) -> None:
+        value = nested(depth, kind)
+        try:
+            for pack in (
+                pack_value,
+                lambda value: pack_list([1, value]),
+                lambda value: pack_batches([value]),
+            ):
+                with pytest.raises(SerializationError, match=f"more than {MAX_DEPTH} deep"):
+                    pack(value)
+        finally:
+            while value:  # taken apart step by step: freeing it at once could exhaust the stack
+                value = value["k"] if type(value) is dict else value[0]
+
+    def test_the_limit_is_the_documented_one(self) -> None:
+        assert MAX_DEPTH == 500
+
+    @pytest.mark.parametrize("leaf", [1, "x", b"y", date(2026, 1, 1), 2**70, None])
+    def test_a_leaf_at_the_bottom_is_no_level(self, leaf: Any) -> None:
+        value = leaf
+        for _ in range(MAX_DEPTH):
+            value = [value]
+        found = unpack(pack_value(value))
+        for _ in range(MAX_DEPTH):
+            (found,) = found
+        assert found == leaf
+
+    def test_what_contains_itself(self) -> None:
+        loop: list[Any] = []
+        loop.append(loop)
+        table: dict[str, Any] = {}
+        table["t"] = [table]
+        for value in (loop, table, {"x": loop}):
+            with pytest.raises(SerializationError, match="contains itself"):
+                pack_value(value)
+
+    def test_wide_is_not_deep(self) -> None:
+        shared = [1]
+        value = [shared] * 10_000
+        assert unpack(pack_value(value)) == value
+
+
+class TestSize:
+    @pytest.mark.parametrize("over", [0, 1])
+    def test_the_packed_size_is_what_counts(self, over: int) -> None:
+        value = b"x" * (MAX_VALUE_BYTES - 5 + over)
+        if not over:
+            assert len(pack_value(value)) == MAX_VALUE_BYTES
+            assert unpack(pack_value(value)) == value
+            assert pack_batches([value, value, 1])[0][0] == 1
+            return
+        for pack in (pack_value, lambda value: pack_list([value]), lambda v: pack_batches([1, v])):
+            with pytest.raises(SerializationError, match="bytes packed"):
+                pack(value)
+
+    def test_many_that_are_large_together(self) -> None:
+        values = [b"x" * (MAX_VALUE_BYTES // 2)] * 5
+        batches = pack_batches(values)
+        assert sum(count for count, _ in batches) == 5
+        assert [part for _, packed in batches for part in unpack(packed)] == values
+
+    def test_batches_are_bounded(self) -> None:
+        batches = pack_batches(b"x" * 1500 for _ in range(2500))
+        assert sum(count for count, _ in batches) == 2500
+        assert max(count for count, _ in batches) <= BATCH_JOBS
+        assert max(len(packed) for _, packed in batches) <= BATCH_BYTES
+
+    def test_an_iterable_that_raises(self) -> None:
+        def walk() -> Iterator[int]:
+            yield 1
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            pack_batches(walk())
+
+    def test_a_value_that_changes_its_mind_in_the_middle_does_no_harm(self) -> None:
+        """Another thread fills the list while it is packed: a list comes out, or a typed error."""
+        value: list[int] = [0] * 1000
+        stop = threading.Event()
+
+        def change() -> None:
+            while not stop.is_set():
+                value.append(1)
+                if len(value) > 5000:
+                    del value[1000:]
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            for _ in range(200):
+                try:
+                    found = unpack(pack_value(value))
+                except SerializationError:
+                    continue
+                assert type(found) is list
+        finally:
+            stop.set()
+            thread.join()
+
+
+class TestUnpacking:
+    @pytest.mark.parametrize(
+        "data",
+        [b"", b"\xc1", b"\x91", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\x01\x01", b"\xd4\x63\x00",
+         b"\xd4\x02\x00", b"\xd4\x03\x00", b"\xd4\x06\xff", b"\xd4\x07\x00", b"\xd4\x05\xc0", b"\xa1\xff",
+  b"\x81\x90\x01", b"\xc7\x00\x01", b"\xd6\xff\x00\x00\x00\x00"],
+    )  # fmt: skip
+    def test_junk_is_a_value_error_or_a_value(self, data: bytes) -> None:
+        try:
+            unpack(data)
+        except ValueError:
+            return
+        assert data in (b"\xc7\x00\x01", b"\xd6\xff\x00\x00\x00\x00")
+
+    @given(st.binary(max_size=60))
+    def test_any_junk(self, data: bytes) -> None:
+        for reader in (unpack, split_array):
+            with contextlib.suppress(ValueError):
+                reader(data)
+
+    def test_split_and_join(self) -> None:
+        values = [None, {"a": [1]}, b"x" * 100, 2**80, "\ud800"]
+        packed = pack_list(values)
+        parts = split_array(packed)
+        assert [unpack(part) for part in parts] == values
+        assert join_array(parts) == packed
+        assert split_array(join_array([])) == []
+        with pytest.raises(ValueError):
+            split_array(pack_value({"a": 1}))
+        with pytest.raises(ValueError):
+            split_array(packed[:-1])
+
+    def test_each_thread_packs_for_itself(self) -> None:
+        errors: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                for n in range(300):
+                    value = {"n": [number, n, date(2026, 1, 1), 2**70 + n]}
+                    assert unpack(pack_value(value)) == value
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+
+
+class TestStorableText:
+    @pytest.mark.parametrize(
+        ("error", "text"),
+        [
+            ("plain", "plain"), ("", ""), ("bad \udcff \x00", "bad \\udcff \\x00"), (ValueError("v"), "v"), (None, "None"),
+            (b"x", "b'x'"), ("\ud83d\ude00", "\\ud83d\\ude00"), ("é😀", "é😀"),
+        ],
+    )  # fmt: skip
+    def test_of_anything(self, error: object, text: str) -> None:
+        assert storable_text(error) == text
+
+    def test_of_what_cannot_say(self) -> None:
+        class Sulky(Exception):
+            def __str__(self) -> str:
+                raise RecursionError
+
+        class Lying(Exception):
+            def __str__(self) -> str:
+                return 5  # type: ignore[return-value]
+
+        class Shouting(Exception):
+            def __str__(self) -> str:
+                return Text("sub-class")
+
+        assert "Sulky" in storable_text(Sulky())
+        assert "Lying" in storable_text(Lying())
+        found = storable_text(Shouting())
+        assert found == "sub-class"
+        assert type(found) is str
+
+    @given(st.text(st.characters(codec=None, exclude_categories=()), max_size=80), st.integers(1, 60))
+    def test_never_too_long_and_always_storable(self, text: str, limit: int) -> None:
+        found = storable_text(text, limit)
+        assert len(found.encode()) <= limit
+        assert "\0" not in found
+        assert unpack(pack_value(found)) == found
+
+    def test_the_end_is_kept(self) -> None:
+        found = storable_text("x" * 10**6 + "the cause")
+        assert found.endswith("the cause")
+        assert len(found) == 65536
