@@ -5,6 +5,7 @@ written.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Final
 
 from nobroker_mmap.format import MIN_SEGMENT_SIZE
@@ -12,6 +13,8 @@ from nobroker_mmap.format import MIN_SEGMENT_SIZE
 MAX_SECONDS: Final = 100 * 366 * 86400.0
 """A hundred years: longer delays are mistakes."""
 
+_NOT_TEXT: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_MADE: Final = re.compile("nb-[0-9a-v]{13}-[0-9]+")
 MAX_ID_LENGTH: Final = 255
 MAX_LANE_LENGTH: Final = 100
 MAX_COUNT: Final = 2**31
@@ -80,11 +83,11 @@ def text(name: str, value: Any, longest: int, *, empty: bool = False) -> str:
         raise TypeError(f"{name} must be a str, not {type(value).__name__}")
     if len(value) > longest or not (value or empty):
         raise ValueError(f"{name} must have {0 if empty else 1} to {longest} characters, not {len(value)}")
-    for character in value:
-        if character < " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff":
-            raise ValueError(
-                f"{name} must not contain control characters or surrogates, as {character!r} is one"
-            )
+    found = _NOT_TEXT.search(value)
+    if found is not None:
+        raise ValueError(
+            f"{name} must not contain control characters or surrogates, as {found.group()!r} is one"
+        )
     return value
 
 
@@ -100,15 +103,7 @@ def own_id(value: Any) -> str:
 
 def looks_made(job_id: str) -> bool:
     """Whether an id has the form of default ids: nb-, 13 characters of base 32, -, digits."""
-    parts = job_id.split("-")
-    return (
-        len(parts) == 3
-        and parts[0] == "nb"
-        and len(parts[1]) == 13
-        and all(character in "0123456789abcdefghijklmnopqrstuv" for character in parts[1])
-        and parts[2].isascii()
-        and parts[2].isdigit()
-    )
+    return job_id.startswith("nb-") and _MADE.fullmatch(job_id) is not None
 
 
 def lane(name: str, value: Any) -> str:

@@ -61,7 +61,7 @@ class CompactionResult:
 
     def describe(self) -> str:
         """One line for people."""
-        share = 100 * self.bytes_reclaimed / self.bytes_before if self.bytes_before else 0.0
+        share = 100 * max(0, self.bytes_reclaimed) / self.bytes_before if self.bytes_before else 0.0
         return (
             f"{self.bytes_before:,} -> {self.bytes_after:,} bytes ({share:.0f} % reclaimed), "
             f"{self.jobs_kept:,} jobs kept, {self.jobs_dropped:,} finished ones forgotten"

@@ -202,6 +202,12 @@ class LogStore:
         return self._session.log.backup(target)
 
     @property
+    def path(self) -> Path:
+        """The file that is written to now."""
+        log = self._session.log
+        return Path(log.names.segment(log.active_number()))
+
+    @property
     def recovery(self) -> RecoveryReport:
         return self._session.log.recovery
 

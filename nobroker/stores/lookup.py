@@ -19,7 +19,10 @@ class Lookup:
         """The sequence number of a known job."""
         session = self._session
         state, reader = session.state, session.reader
-        for seq in state.find_own(job_id):
+        own = state.find_own(job_id)
+        if not own and not job_id.startswith(reader.prefix):
+            return None
+        for seq in own:
             if state.pages.code(seq) != codes.NONE:
                 found = reader.find(seq)
                 if found is not None and reader.job_id(seq, *found) == job_id:

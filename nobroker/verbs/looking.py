@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from nobroker import arguments
 from nobroker.job import Job, JobState
@@ -52,6 +53,11 @@ class Looking(Face):
     def paused(self) -> bool:
         """Whether the whole queue is paused."""
         return self._store.is_paused()
+
+    @property
+    def path(self) -> Path:
+        """The file of the log that is written to now, for looking at its size or its owner."""
+        return self._store.path
 
     @property
     def recovery(self) -> RecoveryReport:
