@@ -38,8 +38,6 @@ _KEYS: Final = _SCALARS
 _PLAIN: Final = _SCALARS | {list, tuple, dict}
 _ONLY_DICTS: Final = frozenset({dict})
 
-_PACKER_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError, MemoryError)
-
 
 class _Codec(threading.local):
     """One packer per thread, and whether its hook was called: packers are not shared between threads."""
@@ -89,7 +87,7 @@ def pack_list(values: list[Any], names: list[str] | None = None) -> bytes:
     """
     try:
         packed = _codec.pack(values)
-    except _PACKER_ERRORS as error:
+    except Exception as error:  # the packer's own, and whatever a foreign tzinfo raises
         _refuse(values, names)
         raise SerializationError(f"{_name(values, names, 0)} cannot be stored: {error}") from error
     if _codec.hooked or not _plain(values):
