@@ -15,10 +15,11 @@ from nobroker_mmap.errors import (
 )
 from nobroker_mmap.format import validate_name
 from nobroker_mmap.log import Log
+from nobroker_mmap.losses import Loss, SalvageReport
 from nobroker_mmap.offsets import Piece
 from nobroker_mmap.record import Record
 from nobroker_mmap.recovery import RecoveryReport
-from nobroker_mmap.salvage import Loss, SalvageReport, salvage
+from nobroker_mmap.salvage import salvage
 from nobroker_mmap.snapshot import SnapshotWriter
 
 __all__ = [

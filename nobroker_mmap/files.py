@@ -208,9 +208,9 @@ def move(source: str, target: str) -> None:
 def keep_copy(path: str, kept: str) -> None:
     """Give the content of a file a second name that stays when the first one is replaced."""
     try:
-        os.link(path, kept, follow_symlinks=False)
+        os.link(path, kept)
         return
-    except (OSError, NotImplementedError):  # a file system without hard links
+    except OSError:  # a file system without hard links
         source = open_read(path)
     try:
         copy = create(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,3 +146,36 @@ def assert_clean(directory: Path, **options: Any) -> None:
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def small_log(directory: Path, groups: int = 6, *, durable: bool = False, close: bool = False) -> list[int]:
+    """A log of a few groups of two records; returns the offset at which each group ends, 128 first."""
+    log = open_log(directory)
+    ends = [128]
+    for group in range(groups):
+        end = put(log, 2 * group, 2 * group + 1, durable=durable)
+        ends.append(end + 128)
+    if close:
+        log.close()
+    else:
+        log._release_files()  # as if the process had been killed
+    return ends
+
+
+def expected(groups: int) -> list[tuple[int, str]]:
+    return [(key, f"v{key}") for key in range(2 * groups)]
+
+
+def copy_of(source: Path, target: Path) -> Path:
+    if target.exists():
+        shutil.rmtree(target)
+    shutil.copytree(source, target, ignore=lambda _, names: [n for n in names if n.endswith(".wake")])
+    return target
+
+
+def many_segments(directory: Path, count: int = 5) -> list[tuple[int, str]]:
+    log = open_log(directory)
+    for key in range(count):
+        put(log, key, text="x" * 50_000)
+    log.close()
+    return [(key, "x" * 50_000 + str(key)) for key in range(count)]

@@ -1,4 +1,4 @@
-"""Sidecar, snapshot, manifest and control page are caches: losing, swapping or spoiling them changes no answer."""
+"""Sidecar, snapshot, manifest and control page are caches: losing or spoiling them changes no answer."""
 
 from __future__ import annotations
 
@@ -171,11 +171,9 @@ def test_retired_segments_leave_for_good(tmp_path: Path) -> None:
         assert text_of(handle, 2) == "kept2"
         handle.close()
     assert [key for key, _ in content(tmp_path)] == [3, 2]
-    with pytest.raises(ValueError, match="not one of"):
-        log = open_log(tmp_path)
-        follow(log)
-        with locked(log):
-            log.retire(1, {})
+    log = open_log(tmp_path)
+    with locked(log), pytest.raises(ValueError, match="not one of"):
+        log.retire(1, {})
     log.close()
     assert_clean(tmp_path)
 

@@ -148,10 +148,11 @@ def test_a_full_disk_at_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr(files, "preallocate", no_space)
         key = 0
+        while log.position + 128 + 80 <= SMALL:
+            put(log, key)
+            key += 1
         with pytest.raises(StorageError, match="space") as caught:
-            while True:
-                put(log, key)
-                key += 1
+            put(log, key)
         assert caught.value.outcome == "not written"
         with pytest.raises(StorageError):
             put(log, key)
