@@ -22,6 +22,7 @@ from nobroker_mmap.segment import MapCache, Segment, open_segment
 
 _log = logging.getLogger("nobroker_mmap")
 _CACHED_TABLES = 16
+_NONE: frozenset[int] = frozenset()
 
 
 class SegmentInfo(NamedTuple):
@@ -162,12 +163,12 @@ class Chain:
         self.cursor, self.checksum = last.end, last.checksum
         self.chained = last.type != fmt.GAP
         self.last_type = last.type
-        if self.collecting:
-            add, table = self.source.add, self.table
-            for record in group:
-                add(table, record)
+        indexed = self.source.indexed if self.collecting else _NONE
         for record in group:
-            if record.type == fmt.RETIRE:
+            kind = record.type
+            if kind in indexed:
+                self.source.add(self.table, record)
+            elif kind == fmt.RETIRE:
                 self.drop_before(min(retired_floor(record), self.reading.number))
 
     @property

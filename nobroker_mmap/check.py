@@ -61,19 +61,13 @@ def _appended(names: fmt.Names, boot: int, found: list[Finding]) -> int:
         page = ControlPage(names.lock, read_only=True)
     except OSError:
         return 0
-    try:
-        if not page.valid(boot):
-            return 0
-        if page.words[POISON]:
-            found.append(
-                Finding(
-                    "warning", names.lock, 0, "a sync failed", "close every handle and open the queue again"
-                )
-            )
-            return 0
-        return int(page.words[APPENDED])
-    finally:
-        page.close()
+    if not page.valid(boot):
+        return 0
+    if page.words[POISON]:
+        advice = "close every handle and open the queue again"
+        found.append(Finding("warning", names.lock, 0, "a sync failed", advice))
+        return 0
+    return int(page.words[APPENDED])
 
 
 def _from_error(error: NobrokerError, names: fmt.Names) -> Finding:

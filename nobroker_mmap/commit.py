@@ -27,10 +27,15 @@ class GroupCommit:
         self._fd = files.open_or_create(path)
         self._hand_over = locking.HandOver(self._fd)
         self._leaving: list[int] = []
+        self._closed = False
 
     def run(self, done: Callable[[], bool], sync: Callable[[], None]) -> None:
         """Have `sync` called, by this caller or another, until `done`."""
         with self._mutex:
+            if self._closed:
+                raise StorageError(
+                    f"{self._path}: closed before the sync", path=self._path, outcome="unknown"
+                )
             if done():
                 return
             held = locking.try_lock(self._fd) or self._hand_over.acquire(PATIENCE_S)
@@ -58,6 +63,7 @@ class GroupCommit:
     def close(self) -> None:
         """Close the descriptors; a sync that runs is waited for."""
         with self._mutex:
+            self._closed = True
             self._close_leaving()
             self._hand_over.close()
 

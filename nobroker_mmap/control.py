@@ -10,8 +10,6 @@ Invariants
 - The map has a descriptor of its own: the one that is locked must be closable in a forked child.
 """
 
-import mmap
-
 from xxhash import xxh3_64_intdigest
 
 from nobroker_mmap import files
@@ -45,23 +43,11 @@ class ControlPage:
                     raise OSError(f"{path}: shorter than a control page")
                 files.preallocate(fd, fmt.CONTROL_SIZE)
             mapper = files.map_read if read_only else files.map_shared
-            self._map: mmap.mmap | None = mapper(fd, fmt.CONTROL_SIZE)
+            # Never closed by hand: the map lives as long as its last view, so a thread that still looks at
+            # the page of a handle that another one closes sees old values and not an error.
+            self.words = memoryview(mapper(fd, fmt.CONTROL_SIZE)).cast("Q")
         finally:
             files.close(fd)
-        self._view = memoryview(self._map)
-        self.words = self._view.cast("Q")
-
-    def close(self) -> None:
-        """Unmap. The object cannot be used any more."""
-        if self._map is not None:
-            self.words.release()
-            self._view.release()
-            self._map.close()
-            self._map = None
-
-    def is_new(self) -> bool:
-        """Was this lock file never used?"""
-        return self.words[MAGIC] == 0
 
     def sound(self) -> bool:
         """Was the page written by this library, whenever and for whichever file?"""

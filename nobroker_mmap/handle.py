@@ -78,7 +78,7 @@ class Handle:
         self._page: ControlPage | None = None
         self._words: Any = None
         self._commit: GroupCommit | None = None
-        self._waiters = Waiters(self.names.wake)
+        self._waiters = Waiters(self.names.wake, poll_only=read_only)
         self._lineage = 0
         self._opened: Opened
         self.recovery = RecoveryReport()
@@ -374,10 +374,7 @@ class Handle:
             self._commit = None
 
     def _drop_lock_file(self) -> None:
-        if self._page is not None:
-            self._words = None
-            self._page.close()
-            self._page = None
+        self._words = self._page = None
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None

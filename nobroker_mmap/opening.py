@@ -199,7 +199,7 @@ def _continues(segment: Segment, offset: int, checksum: int) -> bool:
     fd = files.open_read(segment.path)
     try:
         read = recovery.file_reader(fd)
-        if next(Scan(read, segment.place, offset, segment.limit, checksum), None) is not None:
+        if next(iter(Scan(read, segment.place, offset, segment.limit, checksum)), None) is not None:
             return True
         first = segment.header.previous_checksum
         before = recovery.find_tail(read, segment, fmt.SEGMENT_HEADER_SIZE, first, offset)

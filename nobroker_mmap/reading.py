@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from nobroker_mmap import control as ctl
 from nobroker_mmap import format as fmt
 from nobroker_mmap import opening, snapshot
-from nobroker_mmap.errors import CorruptLogError, QueueClosedError, Restart, damaged
+from nobroker_mmap.errors import CorruptLogError, QueueClosedError, Restart, StorageError, damaged
 from nobroker_mmap.handle import Handle
 from nobroker_mmap.record import Record, Scan
 from nobroker_mmap.segment import Segment
 
 _LOOKS = 5
+_OWN = frozenset({fmt.CLOSE, fmt.GAP})
+"""Types that say nothing to the application."""
 
 
 class Reading(Handle):
@@ -98,7 +100,7 @@ class Reading(Handle):
                     chain.accept(group)
                     self.recovery.records_applied += len(group)
                     for record in group:
-                        if record.type >= fmt.FIRST_APPLICATION_TYPE or record.type == fmt.RETIRE:
+                        if record.type >= fmt.FIRST_APPLICATION_TYPE or self._concerns(record):
                             yield record
                     if limit_bytes is not None and chain.cursor - start >= limit_bytes:
                         return
@@ -148,10 +150,11 @@ class Reading(Handle):
             self._refuse_retired(segment)
             raise damaged(segment.path, 0, "the file is missing") from None
         group: list[Record] = []
+        last = fmt.LAST_OF_GROUP
         scan = Scan(segment.read, segment.place, chain.offset, stop, chain.checksum, chained=chain.chained)
         for record in scan:
             group.append(record)
-            if record.flags & fmt.LAST_OF_GROUP:
+            if record.flags & last:
                 yield group
                 group = []
 
@@ -201,6 +204,23 @@ class Reading(Handle):
         self._chain.attach(opened)
         self._open_writer()
         self._rewind()
+
+    def _concerns(self, record: Record) -> bool:
+        """Has the application to see a record of the log's own?
+
+        Raises:
+            StorageError: a newer release wrote it and it must not be passed over.
+        """
+        if record.type == fmt.RETIRE:
+            return True
+        if record.type in _OWN or record.flags & fmt.SKIPPABLE:
+            return False
+        path = self.names.segment(record.segment)
+        raise StorageError(
+            f"{path}: the record at offset {record.offset} has the type {record.type}, which this release"
+            " does not know; update nobroker to use this queue",
+            path=path,
+        )
 
     def _note_damage(self, error: CorruptLogError) -> None:
         self.damage = error

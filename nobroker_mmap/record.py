@@ -8,7 +8,7 @@ Invariants
 - Lengths are bounded before anything is decoded, and only a head whose record verified is decoded.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgpack
@@ -23,6 +23,7 @@ _HEADER = fmt.RECORD_HEADER_SIZE
 _CHECKED = fmt.CHECKED_SIZE
 _MAGIC = fmt.RECORD_MAGIC
 _PADDING = fmt.PADDING
+_new = tuple.__new__
 _SMALL = 16 * fmt.KIB
 """Up to this size one more copy is cheaper than a streaming checksum."""
 
@@ -198,35 +199,55 @@ class Scan:
         self._read = read
         self._place = place
         self._stop = stop
-        self._block = b""
-        self._block_at = start
 
-    def __iter__(self) -> "Scan":
-        return self
+    def __iter__(self) -> Iterator[Record]:
+        """The loop of every replay: kept to locals, because a million records come through here."""
+        number, lineage, origin = self._place
+        offset, checksum, chained = self.offset, self.checksum, self._chained
+        block, block_at, length = b"", offset, 0
+        while True:
+            at = offset - block_at
+            if length - at < _HEADER:
+                block, block_at, at = self._fetch(offset), offset, 0
+                length = len(block)
+                if length < _HEADER:
+                    return
+            magic, kind, flags, zero, size, head_len, segno, zero2, owner, lsn, durable, previous, check = (
+                _unpack_header(block, at)
+            )
+            start = at + _HEADER
+            if magic != _MAGIC or segno != number or owner != lineage or lsn != origin + offset:
+                return
+            if start + size > length:
+                block, block_at, at = self._fetch(offset), offset, 0
+                length, start = len(block), _HEADER
+                if start + size > length:
+                    return
+            body = block[start : start + size]
+            if size <= _SMALL:
+                if xxh3_64_intdigest(block[at : at + _CHECKED] + body) != check:
+                    return
+            elif checksum_of(block[at : at + _CHECKED], body, b"") != check:
+                return
+            if head_len > size or zero or zero2 or (previous != checksum and chained and kind != fmt.GAP):
+                return
+            step = (size + _HEADER + 7) & ~7
+            if offset + step > self._stop:
+                return
+            record = _new(
+                Record,
+                (lsn, lsn + step, kind, flags, head_len, body, number, offset, check, durable, previous),
+            )
+            self.offset = offset = offset + step
+            self.checksum = checksum = check
+            chained = kind != fmt.GAP
+            yield record
 
-    def __next__(self) -> Record:
-        offset = self.offset
-        at = offset - self._block_at
-        block = self._block
-        left = len(block) - at
-        if left < _HEADER or left < size_at(block, at):
-            block, at = self._refill(offset)
-        record = parse(block, at, self._place, offset)
-        if record is None or (record.previous != self.checksum and self._chained and record.type != fmt.GAP):
-            raise StopIteration
-        end = record.end - self._place.origin
-        if end > self._stop:
-            raise StopIteration
-        self.offset = end
-        self.checksum = record.checksum
-        self._chained = record.type != fmt.GAP
-        return record
-
-    def _refill(self, offset: int) -> tuple[bytes, int]:
+    def _fetch(self, offset: int) -> bytes:
+        """A block that begins with a record, and holds all of it when it says a possible size."""
         room = self._stop - offset
         block = self._read(offset, min(_BLOCK, room)) if room >= _HEADER else b""
         size = size_at(block, 0)
         if len(block) < size <= room:
             block = self._read(offset, size)
-        self._block, self._block_at = block, offset
-        return block, 0
+        return block

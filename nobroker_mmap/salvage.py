@@ -35,7 +35,6 @@ def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 1
     if not numbered_files(names)["seg"]:
         raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
     held: list[int] = []
-    page: ControlPage | None = None
     try:
         for path in (names.lock, names.openers):
             fd = files.open_or_create(path)
@@ -48,8 +47,6 @@ def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 1
     except OSError as error:
         raise StorageError(f"{directory}: the salvage failed: {error}", path=str(directory)) from error
     finally:
-        if page is not None:
-            page.close()
         for fd in held:
             os.close(fd)
 

@@ -87,10 +87,8 @@ class Segment:
         return self._map
 
     def unmap(self) -> None:
-        """Let go of the map."""
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+        """Let go of the map; it goes when nobody reads from it any more."""
+        self._map = None
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from the map; fewer than asked for only at the end of the file."""

@@ -23,11 +23,12 @@ LONGEST_WAIT_S = 60.0
 class Waiters:
     """The waiting side of one handle; any number of threads may wait at once."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, poll_only: bool = False) -> None:
         self._path = path
+        self._poll_only = poll_only
         self._fd: int | None = None
         self._write_fd: int | None = None
-        self._fifo = hasattr(select, "poll")
+        self._fifo = hasattr(select, "poll") and not poll_only
         self._mutex = threading.Lock()
         self._wakers: set[int] = set()
         self._condition = threading.Condition()
@@ -136,4 +137,4 @@ class Waiters:
         for fd in (self._fd, self._write_fd):
             if fd is not None:
                 os.close(fd)
-        return Waiters(self._path)
+        return Waiters(self._path, poll_only=self._poll_only)

@@ -258,7 +258,7 @@ def test_handles_leak_no_descriptor(tmp_path: Path) -> None:
         log.wait_durable(log.position, force=True)
         log.wait(0.0)
         log.close()
-    assert open_files() == before
+    assert open_files() <= before
 
 
 def test_read_only_changes_nothing_and_follows_a_writer(tmp_path: Path) -> None:
