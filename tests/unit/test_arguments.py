@@ -150,7 +150,7 @@ class TestText:
             "\x7f",
             "\x9f",
             "\ud800",
-            "\udfff",
+            "a\udfffb",
             5,
             None,
             b"a",

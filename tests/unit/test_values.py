@@ -149,7 +149,8 @@ REFUSED: list[Any] = [
     OrderedDict(),
     Moment(2026, 1, 1), Money(1), Point(1, 2), object(), print, int, 1j, Fraction(1, 2),
     bytearray(b"x"), memoryview(b"x"),
-    range(3), iter([]), PurePosixPath("a"), ..., NotImplemented, sys, ValueError("v"), lambda: None, UTC, BERLIN,
+    range(3), iter([]), PurePosixPath("a"), ..., NotImplemented, sys, ValueError("v"),
+    lambda: None, UTC, BERLIN,
     datetime(2026, 1, 1, tzinfo=Lost()),
 ]  # fmt: skip
 
@@ -233,7 +234,8 @@ class TestRoundTrip:
             | st.datetimes(timezones=st.none() | st.timezones()) | st.dates() | st.times() | st.timedeltas()
             | st.decimals() | st.uuids(),
             lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-                st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+                st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False)
+                | st.text() | st.binary(),
                 inner, max_size=4,
             ),
             max_leaves=20,
@@ -429,7 +431,8 @@ class TestSize:
 class TestUnpacking:
     @pytest.mark.parametrize(
         "data",
-        [b"", b"\xc1", b"\x91", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\x01\x01", b"\xd4\x63\x00",
+        [b"", b"\xc1", b"\x91",
+         b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\x01\x01", b"\xd4\x63\x00",
          b"\xd4\x02\x00", b"\xd4\x03\x00", b"\xd4\x06\xff", b"\xd4\x07\x00", b"\xd4\x05\xc0", b"\xa1\xff",
   b"\x81\x90\x01", b"\xc7\x00\x01", b"\xd6\xff\x00\x00\x00\x00"],
     )  # fmt: skip
@@ -481,7 +484,8 @@ class TestStorableText:
     @pytest.mark.parametrize(
         ("error", "text"),
         [
-            ("plain", "plain"), ("", ""), ("bad \udcff \x00", "bad \\udcff \\x00"), (ValueError("v"), "v"), (None, "None"),
+            ("plain", "plain"), ("", ""), ("bad \udcff \x00", "bad \\udcff \\x00"), (ValueError("v"), "v"),
+            (None, "None"),
             (b"x", "b'x'"), ("\ud83d\ude00", "\\ud83d\\ude00"), ("é😀", "é😀"),
         ],
     )  # fmt: skip
