@@ -111,7 +111,7 @@ class Model:
                 and job.expires is not None
                 and job.expires <= self.now
             ):
-                job.state, job.error = "dead", "expired"
+                job.state, job.error, job.avail = "dead", "expired", job.expires
 
     def _end_lease(self, job: Record) -> None:
         assert job.deadline is not None
@@ -237,21 +237,23 @@ class Model:
         job = self.jobs[seq]
         job.state, job.deadline, job.wall = "ready", None, False
         job.attempts -= 1
-        job.avail = self.now + delay if delay else job.place
+        job.avail = self.now + delay if delay else min(self.now, job.place)
         if job.cancel:
             self._cancelled(job)
+            job.token = None
 
     def cancel(self, seq: int) -> None:
         job = self.jobs[seq]
         if job.state == "ready":
             self._cancelled(job)
+            job.token = None
         elif job.state == "leased":
             job.cancel = True
 
     def requeue(self, seq: int) -> None:
         job = self.jobs[seq]
         job.state, job.attempts, job.avail = "ready", 0, self.now
-        job.silent = False
+        job.silent, job.wall, job.expires = False, False, None
 
     def forget(self, gone: Callable[[Record], bool]) -> int:
         doomed = [job for job in self.jobs.values() if gone(job)]

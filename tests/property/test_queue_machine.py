@@ -1,6 +1,6 @@
 """Random verbs on several handles of one directory, beside the model: same answers at every step.
 
-`NOBROKER_PROPERTY_EXAMPLES` and `NOBROKER_PROPERTY_STEPS` make it longer than the few seconds it takes by default.
+`NOBROKER_PROPERTY_EXAMPLES` and `NOBROKER_PROPERTY_STEPS` make it longer than the few seconds it takes else.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ priorities = st.sampled_from([0, 0, 0, 1, -1, 7])
 attempts = st.sampled_from([None, None, 1, 2, 3])
 own_ids = st.sampled_from([f"id-{n}" for n in range(6)])
 values = st.none() | st.integers(0, 5) | st.text(max_size=3)
+timeouts = st.sampled_from([1, 10, 60])
 handles = st.integers(0, 2)
 picks = st.integers(0, 40)
 NEVER_USED_LANE = "nobody"
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Verbs on up to three handles, clean closes, abandoned handles, copies with lost caches, clocks, compaction."""
-
-    eager = False
+    """Verbs on up to three handles, closes, abandoned handles, copies without caches, clocks, compaction."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,8 +138,14 @@ class QueueMachine(RuleBasedStateMachine):
         payload = self.payload()
         when: dict[str, Any] = {"run_at": model.wall / 1e6 + delay} if dated else {"delay": delay}
         job = self.queue(h).enqueue(
-            payload, priority=priority, max_attempts=max_attempts, expires_in=expires, lane=lane, job_id=own, **when
-        )  # fmt: skip
+            payload,
+            priority=priority,
+            max_attempts=max_attempts,
+            expires_in=expires,
+            lane=lane,
+            job_id=own,
+            **when,
+        )
         assert job.created == (own is None or own not in model.ids)
         if job.created:
             self.check_new([job])
@@ -321,8 +326,6 @@ class QueueMachine(RuleBasedStateMachine):
     def requeue_dead(self, h: int) -> None:
         model = self.write()
         dead = [job for job in model.jobs.values() if job.state == "dead"]
-        if any(job.expires is not None and job.expires <= model.now for job in dead):
-            return
         for job in dead:
             model.requeue(job.seq)
         assert self.queue(h).requeue_dead() == len(dead)
@@ -435,7 +438,7 @@ class QueueMachine(RuleBasedStateMachine):
     def same_answers(self) -> None:
         self.turn += 1
         queue = self.queue(self.turn % 3)
-        if self.turn % 2 or self.eager:
+        if self.turn % 2:
             self.write_down_what_time_ended(queue)
         view = self.model.seen()
         expected = [job.shown(view.now) for job in sorted(view.jobs.values(), key=lambda job: job.seq)]
@@ -448,8 +451,7 @@ class QueueMachine(RuleBasedStateMachine):
         for lane in (None, "", "a"):
             stats = queue.stats(lane=lane)
             assert (stats.ready, stats.delayed, stats.leased, stats.done, stats.dead) == view.counts(lane)
-        if not self.eager:
-            self._oldest(queue, view.order(), view)
+        self._oldest(queue, view.order(), view)
         for job in self.made[-2:]:
             if job.id in view.ids:
                 assert queue.get(job.id).seq == view.ids[job.id]

@@ -26,7 +26,7 @@ def singles(*items: tuple[int, int]) -> Run:
 
 
 def seqs_of(run: Run) -> list[int]:
-    return [seq for _, _, seq in run.keys()]
+    return [key[2] for key in list(run.keys())]
 
 
 class TestRun:
