@@ -162,12 +162,12 @@ class _Salvage:
     def _invent(self, number: int) -> fmt.SegmentHeader:
         """The header of a segment of which nothing is left, from the one after it."""
         after = self._headers[number + 1]
-        end = after.previous_end
+        end = after.previous_end or fmt.SEGMENT_HEADER_SIZE  # unknown: nothing of it is left
         return fmt.SegmentHeader(
             number=number,
             size=fmt.segment_size_for(fmt.MIN_SEGMENT_SIZE, end),
             log_id=after.log_id,
-            lineage=after.previous_lineage or rotation.random_u64(),
+            lineage=after.previous_lineage or after.lineage,
             previous_lineage=0,
             base=after.base - end + fmt.SEGMENT_HEADER_SIZE,
             previous_end=0,

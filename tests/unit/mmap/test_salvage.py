@@ -88,6 +88,18 @@ def test_salvage_opens_whatever_is_left(tmp_path: Path, number: int, harm: str) 
         assert report.losses
 
 
+def test_salvage_of_neighbours_that_are_both_gone(tmp_path: Path) -> None:
+    made = many_segments(tmp_path)
+    segment(tmp_path, 2).unlink()
+    os.truncate(segment(tmp_path, 3), 0)
+    salvage(tmp_path, "q", boot_id="boot-1")
+    assert content(tmp_path) == [made[0], made[3], made[4]]
+    log = open_log(tmp_path)
+    put(log, 99)
+    log.close()
+    assert_clean(tmp_path)
+
+
 def test_salvage_of_the_tail(tmp_path: Path) -> None:
     ends = small_log(tmp_path)
     overwrite(segment(tmp_path), ends[-2] + 70, b"\xff")
