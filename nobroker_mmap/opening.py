@@ -188,7 +188,14 @@ def survey(names: fmt.Names, floor: int, newest: int) -> list[Segment]:
     Raises:
         CorruptLogError: one is missing or does not follow.
     """
-    segments, broken = recovery.read_chain(names, open_segment(names.segment(newest)), floor)
+    path = names.segment(newest)
+    try:
+        last = open_segment(path)
+    except FileNotFoundError:
+        raise damaged(path, 0, "the file is missing") from None
+    segments, broken = recovery.read_chain(names, last, floor)
+    if broken is None and not segments:
+        broken = damaged(path, 0, "the control page names a first segment beyond it")
     if broken is not None:
         raise broken
     return segments

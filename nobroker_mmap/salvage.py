@@ -58,6 +58,7 @@ class _Salvage:
         self._appended = page.words[ctl.APPENDED] if page.valid(boot) and not page.words[ctl.POISON] else 0
         self._report = SalvageReport()
         self._headers: dict[int, fmt.SegmentHeader] = {}
+        self._invented: set[int] = set()
 
     def run(self) -> SalvageReport:
         numbers = dict(numbered_files(self._names)["seg"])
@@ -78,6 +79,7 @@ class _Salvage:
         for number in range(newest - 1, first - 1, -1):  # a lost header is told by the next one's
             if number not in self._headers:
                 self._headers[number] = self._invent(number)
+                self._invented.add(number)
         self._link(first, newest)
         self._remove_caches()
         for number in range(first, newest + 1):
@@ -205,7 +207,13 @@ class _Salvage:
             if header.created or before is None or number == first:
                 continue
             end, checksum = self._last_record(number - 1)
-            if before.lineage == header.lineage:
+            if self._free_to_begin(number) and before.lineage == header.lineage:
+                base = (
+                    before.base + end - fmt.SEGMENT_HEADER_SIZE
+                )  # so that it can stand for all that is lost
+                size = fmt.segment_size_for(fmt.MIN_SEGMENT_SIZE, self._headers[number + 1].base - base)
+                header = dataclasses.replace(header, base=base, size=size)
+            elif before.lineage == header.lineage:
                 end = min(before.size, header.base - before.base + fmt.SEGMENT_HEADER_SIZE)
             self._headers[number] = dataclasses.replace(
                 header,
@@ -213,6 +221,14 @@ class _Salvage:
                 previous_end=end,
                 previous_checksum=header.previous_checksum or checksum,
             )
+
+    def _free_to_begin(self, number: int) -> bool:
+        """Is a segment the first of a row of which nothing is left, where nothing says where it began?"""
+        return (
+            number in self._invented
+            and number - 1 not in self._invented
+            and self._headers[number + 1].created == 0
+        )
 
     def _last_record(self, number: int) -> tuple[int, int]:
         """(end, checksum) of the last record of a segment that verifies."""
