@@ -17,6 +17,7 @@ from nobroker_mmap import format as fmt
 
 MAGIC, BOOT, LINEAGE, INODE, CHECK = range(5)
 APPENDED, DURABLE, POISON, WAITERS, HOLDER, ACTIVE, SNAPSHOT, SUSPENDED, GRACE, FLOOR = range(5, 15)
+UNPROVEN, CAREFUL = range(15, 17)
 
 _IDENTITY = fmt.CONTROL_IDENTITY
 
@@ -63,7 +64,7 @@ class ControlPage:
         """Make it worthless, the check first."""
         words = self.words
         words[CHECK] = words[MAGIC] = 0
-        for index in range(BOOT, FLOOR + 1):
+        for index in range(BOOT, CAREFUL + 1):
             words[index] = 0
 
     def identify(self, boot: int, lineage: int) -> None:
@@ -86,6 +87,15 @@ class ControlPage:
     @suspended.setter
     def suspended(self, value: int) -> None:
         self.words[SUSPENDED] = value
+
+    @property
+    def careful_until(self) -> int:
+        """For the layer above: boot clock up to which it is careful after a crash of the machine, µs."""
+        return self.words[CAREFUL]
+
+    @careful_until.setter
+    def careful_until(self, value: int) -> None:
+        self.words[CAREFUL] = value
 
     @property
     def grace_until(self) -> int:

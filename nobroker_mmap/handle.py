@@ -34,7 +34,7 @@ _log = logging.getLogger("nobroker_mmap")
 _handles = itertools.count()
 
 LINEAGE, APPENDED, DURABLE, POISON = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON
-HOLDER, ACTIVE, FLOOR = ctl.HOLDER, ctl.ACTIVE, ctl.FLOOR
+HOLDER, ACTIVE, FLOOR, UNPROVEN = ctl.HOLDER, ctl.ACTIVE, ctl.FLOOR, ctl.UNPROVEN
 
 
 class Handle:
@@ -82,7 +82,6 @@ class Handle:
         self._lineage = 0
         self._opened: Opened
         self.recovery = RecoveryReport()
-        self.unproven = False
         self.new_boot = False
         self._check_case()
         try:
@@ -178,7 +177,7 @@ class Handle:
         self._opened = opened
         self._lineage = opened.lineage
         self.recovery = opened.report
-        self.unproven, self.new_boot = opened.unproven, opened.new_boot
+        self.new_boot = opened.new_boot
         self.damage = opened.damage
         if self.damage is not None:
             self.recovery.damage = str(self.damage)
@@ -187,6 +186,17 @@ class Handle:
         if not self.read_only:
             self._open_writer()
         self._rewind()
+
+    @property
+    def unproven(self) -> bool:
+        """May numbers that somebody saw be missing from the log? True, for every handle, until `proven`."""
+        if self._words is None or self.read_only:
+            return self._opened.unproven
+        return self._words[UNPROVEN] != 0
+
+    def proven(self) -> None:
+        """The layer above has seen to it that no number is given out again. The caller holds the lock."""
+        self._words[UNPROVEN] = 0
 
     def _rewind(self) -> None:
         first = next(iter(self._chain.segments.values()))
@@ -347,7 +357,10 @@ class Handle:
         damage = recovery.find_damage(fd, newest, tail, words[APPENDED])
         if damage is not None:
             raise damage
+        before = self.recovery.bytes_discarded
         recovery.cut(fd, self.names, newest, tail, self.recovery)
+        if self.recovery.bytes_discarded != before:
+            words[UNPROVEN] = 1
         words[APPENDED] = newest.origin + tail.end
         words[ACTIVE] = newest.number
         words[FLOOR] = max(words[FLOOR], tail.floor)

@@ -303,14 +303,22 @@ class Log(Appending):
 
     # -- waiting ------------------------------------------------------------------------------------
 
-    def announce(self) -> None:
-        """Say that somebody is about to wait; then look once more, then `wait`."""
+    def announce(self) -> int:
+        """Say that somebody is about to wait; then look once more, then `wait` with the ticket this gives."""
         if self._words is not None and not self.read_only:
             self._words[WAITERS] = 1
+        return self._waiters.generation
 
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep until woken, or for a time; True when woken. Read-only handles poll."""
-        woken = self._waiters.wait(timeout_s)
+    def has_waiters(self) -> bool:
+        """Does somebody, perhaps, wait?"""
+        return self._words is not None and self._words[WAITERS] != 0
+
+    def wait(self, timeout_s: float, ticket: int | None = None) -> bool:
+        """Sleep until woken, or for a time; True when woken. Read-only handles poll.
+
+        With a ticket, a `wake_local` since `announce` counts.
+        """
+        woken = self._waiters.wait(timeout_s, ticket)
         self.announce()  # others may still be waiting, and one wake-up cleared the flag for all
         return woken
 

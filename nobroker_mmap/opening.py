@@ -252,7 +252,8 @@ def _judge(opened: Opened, page: ControlPage, fd: int, *, trusted: bool) -> None
     end = newest.origin + tail.end
     closed = tail.last_type == fmt.CLOSE and _closed_here(tail.last_body, fd)
     if trusted:
-        opened.unproven = page.words[ctl.APPENDED] != end or page.words[ctl.POISON] != 0
+        lost = page.words[ctl.APPENDED] != end or page.words[ctl.POISON] != 0
+        opened.unproven = lost or page.words[ctl.UNPROVEN] != 0
         return
     # A page of an earlier boot proves nothing, but it can show that more had been written than is there.
     shrunk = page.sound() and page.lineage == opened.lineage and page.words[ctl.APPENDED] > end
@@ -307,5 +308,6 @@ def _set_page(page: ControlPage, boot: int, opened: Opened, floor: int, *, keep:
     words[ctl.ACTIVE] = newest.number
     words[ctl.FLOOR] = floor
     words[ctl.HOLDER] = 0
+    words[ctl.UNPROVEN] = opened.unproven
     if not keep:
         page.identify(boot, newest.header.lineage)

@@ -75,6 +75,9 @@ class _Salvage:
         newest = max(self._headers)
         for number in sorted(number for number in numbers if number > newest):
             self._give_up(number)
+        header = self._headers[newest]
+        if self._appended > header.base + header.size:  # no such place: the page is damaged too
+            self._appended = 0
         first = self._first(newest)
         for number in range(newest - 1, first - 1, -1):  # a lost header is told by the next one's
             if number not in self._headers:

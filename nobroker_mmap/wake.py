@@ -43,9 +43,17 @@ class Waiters:
                 self._fifo = self._fd is not None
             return self._fd
 
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep until woken or for a time; True when woken, as far as is known."""
-        if self._closed:
+    @property
+    def generation(self) -> int:
+        """Changes with every `wake_local`."""
+        return self._generation
+
+    def wait(self, timeout_s: float, ticket: int | None = None) -> bool:
+        """Sleep until woken or for a time; True when woken, as far as is known.
+
+        `ticket` is the generation seen before the last look: a `wake_local` since then counts.
+        """
+        if self._closed or (ticket is not None and ticket != self._generation):
             return True
         fd = self._descriptor()
         timeout_s = min(max(timeout_s, 0.0), LONGEST_WAIT_S)
@@ -54,8 +62,9 @@ class Waiters:
         receive, send = os.pipe()
         with self._mutex:
             self._wakers.add(send)
+            missed = ticket is not None and ticket != self._generation
         try:
-            return self._wait_on(fd, receive, locking.Deadline(timeout_s))
+            return missed or self._wait_on(fd, receive, locking.Deadline(timeout_s))
         finally:
             with self._mutex:
                 self._wakers.discard(send)
@@ -110,11 +119,10 @@ class Waiters:
 
     def wake_local(self) -> None:
         """Wake all waiters of this handle."""
-        with self._mutex:
+        with self._mutex, self._condition:
+            self._generation += 1
             for waker in self._wakers:
                 os.write(waker, b"\0")
-        with self._condition:
-            self._generation += 1
             self._condition.notify_all()
 
     def close(self) -> None:
