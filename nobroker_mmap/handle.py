@@ -192,7 +192,7 @@ class Handle:
         """May numbers that somebody saw be missing from the log? True, for every handle, until `proven`."""
         if self._words is None or self.read_only:
             return self._opened.unproven
-        return self._words[UNPROVEN] != 0
+        return bool(self._words[UNPROVEN])
 
     def proven(self) -> None:
         """The layer above has seen to it that no number is given out again. The caller holds the lock."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nobroker_mmap import control as ctl
 from nobroker_mmap.log import Log
 
 
@@ -21,9 +20,6 @@ class JobLog(Log):
     def distrust_snapshot(self) -> None:
         """The snapshot's objects are of no use: go back to the first record that counts."""
         self._rewind()
-
-    def has_waiters(self) -> bool:
-        return self._words is not None and self._words[ctl.WAITERS] != 0
 
     def bytes_used(self) -> int:
         """Bytes in use: headers and records of the segments that count."""

@@ -76,7 +76,7 @@ class Leaser:
         end = time.monotonic() + wait
         woken = False
         while True:
-            log.announce()
+            ticket = log.announce()
             jobs = self._attempt(count, timeout_us, lanes)
             remaining = end - time.monotonic()
             if jobs or remaining <= 0 or (stop is not None and stop()):
@@ -84,7 +84,7 @@ class Leaser:
             if woken and lanes is not None and self._others_may_want():
                 log.notify()
                 time.sleep(_STAND_BACK_S)
-            woken = log.wait(min(remaining, self._until_event()))
+            woken = log.wait(min(remaining, self._until_event()), ticket)
 
     def _others_may_want(self) -> bool:
         """Whether jobs wait in lanes that this caller does not serve: the wake-up was for another waiter."""

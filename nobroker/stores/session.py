@@ -91,7 +91,6 @@ class Session:
         self.reader = Reader(self.log, directory)
         self._loaded = False
         self._touched = False
-        self._careful_until = 0
         self._transaction = Transaction(self)
         self._snapshot: Snapshotting | None = None
         self._slicing = threading.Lock()
@@ -99,20 +98,22 @@ class Session:
             self._settle_opening()
 
     def _settle_opening(self) -> None:
-        """After an opening that can't prove that nothing was lost: numbers go on above all that were
-        reserved.
-        """
         control = self.log.control
-        if self.log.unproven:
-            with self.transaction():
-                seq = max(self.state.reserved_seq, self.state.next_seq)
-                token = max(self.state.reserved_token, self.state.next_token)
-                if (seq, token) != (1, 1):
-                    self._reserve(seq + RESERVED_AHEAD, token + RESERVED_AHEAD, {"S": seq, "K": token})
         if self.log.new_boot:
-            self._careful_until = self.clock.boot_us() + CAREFUL_US
+            control.careful_until = self.clock.boot_us() + CAREFUL_US
         if control.suspended == 0:
             control.suspended = self.clock.suspended_us() + 1
+        if self.log.unproven:
+            with self.transaction():  # its beginning does what is to be done
+                pass
+
+    def _go_on_above(self) -> None:
+        """It can't be proved that nothing was lost: numbers go on above all that were reserved."""
+        state = self.state
+        seq, token = max(state.reserved_seq, state.next_seq), max(state.reserved_token, state.next_token)
+        if (seq, token) != (1, 1):
+            self._reserve(seq + RESERVED_AHEAD, token + RESERVED_AHEAD, {"S": seq, "K": token})
+        self.log.proven()
 
     # -- transactions
 
@@ -126,6 +127,8 @@ class Session:
         try:
             if not self._loaded or log.forked or log.behind():
                 self.catch_up()
+            if log.unproven:
+                self._go_on_above()
             now = self._anchored_now()
             if self.state.next_deadline() <= now or (
                 self.state.expiries and self.state.expiries[0][0] <= now
@@ -337,7 +340,7 @@ class Session:
 
     def careful(self) -> bool:
         """Whether leases must be durable before they are handed out."""
-        return self.clock.boot_us() < self._careful_until
+        return self.clock.boot_us() < self.log.control.careful_until
 
     # -- snapshots and the end
 
