@@ -12,6 +12,10 @@ from nobroker_mmap import format as fmt
 from nobroker_mmap.record import Place, Scan
 
 
+SMALLEST_GAP = fmt.RECORD_HEADER_SIZE + 8
+"""Bytes of the smallest record; every lost record had at least as many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """A piece of the log that is gone: where it was, its length in bytes, its LSNs, and why it was given
@@ -60,8 +64,8 @@ def write_gap(fd: int, place: Place, offset: int, length: int) -> None:
     """Frame a lost range as a record that everybody skips; its body is an empty map and zeros."""
     while length:
         piece = min(length, fmt.MAX_BODY_SIZE // 2)
-        if 0 < length - piece < fmt.RECORD_HEADER_SIZE + 8:
-            piece -= fmt.RECORD_HEADER_SIZE + 8
+        if 0 < length - piece < SMALLEST_GAP:
+            piece -= SMALLEST_GAP
         size = piece - fmt.RECORD_HEADER_SIZE
         header = fmt.RECORD_HEADER.pack(
             fmt.RECORD_MAGIC,

@@ -19,7 +19,7 @@ from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import numbered_files, retired_floor
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, StorageError
-from nobroker_mmap.losses import Loss, SalvageReport, first_record, write_gap
+from nobroker_mmap.losses import SMALLEST_GAP, Loss, SalvageReport, first_record, write_gap
 from nobroker_mmap.segment import Segment, open_segment
 
 
@@ -266,15 +266,12 @@ class _Salvage:
             for record in recovery.find_later_records(
                 fd, segment, fmt.SEGMENT_HEADER_SIZE, min(size, end or max(size, segment.size))
             ):
-                start, stop = record.offset, record.offset + record.end - record.lsn
-                self._report.records_kept += 1
-                if ranges and ranges[-1][1] == start:
-                    ranges[-1] = ranges[-1][0], stop
-                else:
-                    ranges.append((start, stop))
+                ranges.append((record.offset, record.offset + record.end - record.lsn))
         if not end:
             known = self._appended - segment.origin if self._appended > segment.base else 0
             end = max(known, ranges[-1][1] if ranges else fmt.SEGMENT_HEADER_SIZE)
+        ranges = _framable(ranges, end)
+        self._report.records_kept += len(ranges)
         losses: list[Loss] = []
         at = fmt.SEGMENT_HEADER_SIZE
         for start, stop in [*ranges, (end, end)]:
@@ -283,7 +280,7 @@ class _Salvage:
                 losses.append(
                     Loss(segment.path, at, start - at, segment.origin + at, segment.origin + start, reason)
                 )
-            at = max(at, stop)
+            at = stop
         return ranges, losses, sound
 
     def _rewrite(self, fd: int | None, segment: Segment, ranges: list[tuple[int, int]]) -> None:
@@ -351,3 +348,19 @@ class _Salvage:
         self._report.notes.append(
             "the log goes on in a new lineage; handles that were open must be opened again"
         )
+
+
+def _framable(ranges: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """The records between which every hole, also the one before `end`, has room for a GAP record.
+
+    Smaller holes only come from records that stand where the log never put them; those are given up too.
+    """
+    kept: list[tuple[int, int]] = []
+    at = fmt.SEGMENT_HEADER_SIZE
+    for start, stop in ranges:
+        if stop <= end and (start == at or start - at >= SMALLEST_GAP):
+            kept.append((start, stop))
+            at = stop
+    while kept and 0 < end - kept[-1][1] < SMALLEST_GAP:
+        kept.pop()
+    return kept
