@@ -28,6 +28,22 @@ def list_logs(directory: Path) -> list[str]:
     return sorted(names)
 
 
+def refuse_other_case(directory: Path, name: str, *, read_only: bool) -> None:
+    """Names that differ only in case would be one log on some systems.
+
+    Raises:
+        ValueError: there is a log whose name differs only in case.
+        StorageError: the directory cannot be read, or (read-only) is not there.
+    """
+    if read_only and files.is_regular(str(directory)) is None:
+        raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
+    for other in list_logs(directory):
+        if other != name and other.lower() == name.lower():
+            raise ValueError(
+                f"queue name {name!r}: {directory} has a queue {other!r}, which differs only in case"
+            )
+
+
 def drop_log(directory: Path, name: str) -> None:
     """Remove a log with all its files. Copies kept aside (`.torn`, `.salvaged`) go too.
 

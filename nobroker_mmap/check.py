@@ -167,6 +167,8 @@ def _check_snapshot(names: fmt.Names, segments: list[Segment], found: list[Findi
     if not segments:
         return
     snap, why = snapshot.load(names.snapshot, segments[-1].header.log_id)
+    if snap is not None and snap.lsn < segments[0].base:
+        return  # of segments that have left since; the next one replaces it
     if snap is not None and opening.snapshot_fits(segments, snap, (-1, 0)) is None:
         why = "the snapshot does not fit the log"
     if why is not None:

@@ -18,8 +18,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from nobroker_mmap import catalog, files, locking, manifest, opening, recovery
 from nobroker_mmap import control as ctl
-from nobroker_mmap import files, locking, manifest, opening, recovery
 from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import Chain
 from nobroker_mmap.commit import GroupCommit
@@ -83,7 +83,7 @@ class Handle:
         self._opened: Opened
         self.recovery = RecoveryReport()
         self.new_boot = False
-        self._check_case()
+        catalog.refuse_other_case(self.directory, self.name, read_only=read_only)
         try:
             self._open()
         except BaseException:
@@ -92,27 +92,6 @@ class Handle:
         locking.watch_forks(self)
 
     # -- opening ------------------------------------------------------------------------------------
-
-    def _check_case(self) -> None:
-        """Names that differ only in case would be one log on some systems."""
-        try:
-            present = files.entries(self.names.directory)
-        except FileNotFoundError:
-            if self.read_only:
-                raise StorageError(
-                    f"{self.directory}: there is no queue {self.name!r} here", path=str(self.directory)
-                ) from None
-            return
-        except OSError as error:
-            raise StorageError(
-                f"{self.directory}: cannot be read: {error}", path=str(self.directory)
-            ) from error
-        for entry in present:
-            split = fmt.split_segment_name(entry.name)
-            if split is not None and split[0] != self.name and split[0].lower() == self.name.lower():
-                raise ValueError(f"queue name {self.name!r}: {self.directory} has a queue {split[0]!r},"
-                " which differs only"
-                                 " in case")  # fmt: skip
 
     def _open(self) -> None:
         if self.read_only:

@@ -182,6 +182,8 @@ class Log(Appending):
             notes.append(f"{self.directory}: retired segments may come back as leftovers ({error})")
         for note in notes:
             _log.warning("%s", note)
+        if self._words[SNAPSHOT] < chain.segments[first_counting].base:
+            self._words[SNAPSHOT] = 0  # it speaks of segments that have left: the next one is due soon
         manifest.write(self.names, self._tag, first_counting, chain.segments.values())
         return end
 

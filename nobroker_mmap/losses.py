@@ -11,7 +11,6 @@ from nobroker_mmap import files, recovery
 from nobroker_mmap import format as fmt
 from nobroker_mmap.record import Place, Scan
 
-
 SMALLEST_GAP = fmt.RECORD_HEADER_SIZE + 8
 """Bytes of the smallest record; every lost record had at least as many."""
 

@@ -263,10 +263,9 @@ class _Salvage:
                 size >= segment.size
                 and files.read_at(fd, fmt.SEGMENT_HEADER_SIZE, 0) == segment.header.pack()
             )
-            for record in recovery.find_later_records(
-                fd, segment, fmt.SEGMENT_HEADER_SIZE, min(size, end or max(size, segment.size))
-            ):
-                ranges.append((record.offset, record.offset + record.end - record.lsn))
+            stop = min(size, end or max(size, segment.size))
+            found = recovery.find_later_records(fd, segment, fmt.SEGMENT_HEADER_SIZE, stop)
+            ranges = [(record.offset, record.end - segment.origin) for record in found]
         if not end:
             known = self._appended - segment.origin if self._appended > segment.base else 0
             end = max(known, ranges[-1][1] if ranges else fmt.SEGMENT_HEADER_SIZE)
