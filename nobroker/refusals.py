@@ -25,20 +25,21 @@ def first_fault(value: Any, max_depth: int) -> tuple[str, str] | None:
     while stack:
         items, path = stack[-1]
         for key, child in items:
-            place = f"{path}[{_shown(key)}]"
             kind = type(child)
             if type(items) is not enumerate and type(key) not in _SCALARS:
                 return path, f"has a key of type {type_name(type(key))}, which is not stored"
             if kind in _CONTAINERS:
                 if len(stack) >= max_depth:
-                    return place[:80] + "...", f"is nested more than {max_depth} deep (or contains itself)"
-                stack.append((_items(child), place if len(place) < 4000 else place[:4000]))
+                    return _place(path, key)[
+                        :80
+                    ] + "...", f"is nested more than {max_depth} deep (or contains itself)"
+                stack.append((_items(child), _place(path, key)[:4000]))
                 break
             if kind not in _SCALARS and kind not in EXTENDED:
-                return place, f"is a {type_name(kind)}, which is not stored"
+                return _place(path, key), f"is a {type_name(kind)}, which is not stored"
             fault = _scalar_fault(child)
             if fault is not None:
-                return place, fault[1]
+                return _place(path, key), fault[1]
         else:
             stack.pop()
     return None
@@ -57,6 +58,13 @@ def _scalar_fault(value: Any) -> tuple[str, str] | None:
     return None
 
 
+def _place(path: str, key: Any) -> str:
+    return f"{path}[{_shown(key)}]"
+
+
 def _shown(key: Any) -> str:
-    text = repr(key)
+    try:
+        text = repr(key)
+    except ValueError:  # an int with more digits than Python writes
+        return f"<{type(key).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -164,7 +164,8 @@ def release(state: State, head: Head, lsn: int) -> None:
             avail=head["a"][index], wall=False, attempts=entry.attempts - 1, token=seq + lease.delta
         )
         state.wait_again(seq, entry, head["t"])
-        if lease.expires and entry.attempts == 0:
+        # An expiry that has not passed yet still stands in the list.
+        if entry.attempts == 0 and 0 < lease.expires <= head["t"]:
             key = (lease.expires, seq, seq, lease.priority, lease.max_attempts)
             heapq.heappush(state.expiries, key)
 
