@@ -48,7 +48,7 @@ def test_every_job_whose_enqueue_returned_is_there_once(tmp_path: Path) -> None:
             others[role] = start(role, str(tmp_path))
     for process in [*producers, *others.values()]:
         errors += kill(process)
-    assert errors == []
+    assert not errors, "\n".join(errors)
 
     returned = [line for file in tmp_path.glob("returned-*") for line in file.read_text().splitlines()]
     with Queue(tmp_path / "jobs") as queue:
