@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nobroker import BackoffPolicy, Queue
+from nobroker import BackoffPolicy, NobrokerError, Queue
 
 B0 = BackoffPolicy(base=0, jitter=0)
 
@@ -19,6 +20,14 @@ class Ran(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def outcome(work: Callable[[], Any]) -> Any:
+    """What a call returns, or the typed error that it raises; any other error is one of the test."""
+    try:
+        return work()
+    except NobrokerError as error:
+        return error
 
 
 def sub(code: str, *words: object, timeout: float = 60) -> Ran:

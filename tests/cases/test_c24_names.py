@@ -12,7 +12,8 @@ from nobroker import NobrokerError, Queue, drop_queue, list_queues
 from .helpers import cli, drain
 
 UNSAFE = [
-    "../evil", "/abs", "a/b", "..", ".", "", "a\0b", "x" * 300, "*", " a ", "a\nb", "é", "e\u0301", "a\\b", "C:evil", "~", "-a",
+    "../evil", "/abs", "a/b", "..", ".", "", "a\0b", "x" * 300, "*", " a ", "a\nb", "é", "e\u0301",
+    "a\\b", "C:evil", "~", "-a",
     ".hidden", "a b", "a%", "a\u202eb", "con", "NUL", "com1.x",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""C26: commands and handles that only look change no byte, also of a damaged queue, also while it is locked."""
+"""C26: who only looks changes no byte, also of a damaged queue, also while it is locked."""
 
 from __future__ import annotations
 

@@ -254,6 +254,8 @@ class Model:
         job = self.jobs[seq]
         job.state, job.attempts, job.avail = "ready", 0, self.now
         job.silent, job.wall, job.expires = False, False, None
+        if job.error == "expired":
+            job.error = None
 
     def forget(self, gone: Callable[[Record], bool]) -> int:
         doomed = [job for job in self.jobs.values() if gone(job)]

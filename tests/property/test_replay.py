@@ -198,7 +198,7 @@ def picture(state: State) -> dict[str, Any]:
         "clock": (state.boot, state.anchors),
         "overdue": sorted(seq for seq, _ in state.overdue(NEVER)),
         "next": state.next_deadline(),
-        "outdated": sorted(seq for seqs, *_ in state.outdated(NEVER) for seq in seqs),
+        "outdated": {seq for seqs, *_ in state.outdated(NEVER) for seq in seqs},
     }
     answers["taken"] = list(delivered(state))
     return answers
