@@ -9,7 +9,7 @@ import pytest
 
 from nobroker import Queue
 
-from .helpers import drain
+from .words import drain
 
 VALUES = [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**40, -(10**40), 10**5000, 0, -1]
 

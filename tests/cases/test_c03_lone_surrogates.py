@@ -10,7 +10,7 @@ import pytest
 
 from nobroker import Job, Queue, Worker
 
-from .helpers import B0, cli, drain
+from .words import B0, cli, drain
 
 TEXTS = [
     "\ud83d",

@@ -14,7 +14,7 @@ import pytest
 
 from nobroker import Queue, SerializationError
 
-from .helpers import drain
+from .words import drain
 
 
 class Level(enum.IntEnum):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .helpers import sub
+from .words import sub
 
 pytestmark = pytest.mark.processes
 

@@ -11,7 +11,7 @@ import pytest
 
 from nobroker import BackoffPolicy, Job, Queue, Worker
 
-from .helpers import drain
+from .words import drain
 
 NAN, INF = math.nan, math.inf
 Verb = Callable[[Queue, Job], Any]

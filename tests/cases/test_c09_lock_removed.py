@@ -12,7 +12,7 @@ import pytest
 
 from nobroker import NobrokerError, Queue
 
-from .helpers import start
+from .words import start
 
 pytestmark = [
     pytest.mark.processes,

@@ -11,7 +11,7 @@ import pytest
 
 from nobroker import Queue
 
-from .helpers import start
+from .words import start
 
 pytestmark = [
     pytest.mark.processes,

@@ -13,7 +13,7 @@ import pytest
 
 from nobroker import NobrokerError, Queue
 
-from .helpers import drain, segs, start, sub
+from .words import drain, segs, start, sub
 
 pytestmark = pytest.mark.processes
 

@@ -9,7 +9,7 @@ import pytest
 
 from nobroker import NobrokerError, Queue, drop_queue, list_queues
 
-from .helpers import cli, drain
+from .words import cli, drain
 
 UNSAFE = [
     "../evil", "/abs", "a/b", "..", ".", "", "a\0b", "x" * 300, "*", " a ", "a\nb", "é", "e\u0301",

@@ -14,7 +14,7 @@ import pytest
 from nobroker import Queue
 from nobroker.clock import ManualClock
 
-from .helpers import cli, end, hashes, segs, start
+from .words import cli, end, hashes, segs, start
 
 pytestmark = pytest.mark.processes
 LOOKS = [["inspect"], ["stats"], ["list"], ["dlq"], ["check"], ["queues"], ["list", "--state", "ready"]]

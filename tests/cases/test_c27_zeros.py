@@ -13,7 +13,7 @@ from nobroker import CorruptLogError, NobrokerError, Queue
 from nobroker.clock import ManualClock
 from nobroker_mmap import format as fmt
 
-from .helpers import drain, end, no_caches, outcome, segs
+from .words import drain, end, no_caches, outcome, segs
 
 CLOCK_START = 1_700_000_000.0
 

@@ -14,7 +14,7 @@ from nobroker import CorruptLogError, NobrokerError, Queue
 from nobroker.clock import ManualClock
 from nobroker_mmap import format as fmt
 
-from .helpers import cli, drain, hashes, no_caches, outcome, segs
+from .words import cli, drain, hashes, no_caches, outcome, segs
 
 JOBS = 30
 

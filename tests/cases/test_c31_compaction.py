@@ -13,7 +13,7 @@ import pytest
 
 from nobroker import Queue
 
-from .helpers import start, sub
+from .words import start, sub
 
 pytestmark = pytest.mark.processes
 

@@ -12,7 +12,7 @@ import pytest
 from nobroker import BackoffPolicy, Queue
 from nobroker.clock import ManualClock
 
-from .helpers import sub
+from .words import sub
 
 
 def test_the_delays_are_spread(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from nobroker import Queue, QueueClosedError
 from nobroker.clock import ManualClock
 
 from .conftest import Opener
-from .helpers import counts, drain, take
+from .words import counts, drain, take
 
 
 class TestLease:

@@ -12,7 +12,7 @@ from nobroker import BackoffPolicy, Job, JobNotFoundError, JobState, Queue, Queu
 from nobroker.clock import ManualClock
 
 from .conftest import Opener
-from .helpers import counts, drain, take
+from .words import counts, drain, take
 
 
 class TestGet:
@@ -112,6 +112,34 @@ class TestStats:
         clock.advance(7)
         assert counts(queue) == (1, 0, 0, 0, 0)
         assert queue.stats().oldest_ready_age == 2
+
+    def test_oldest_ready_age_of_one_that_expired_and_was_requeued(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
+        queue.enqueue(1, delay=2.5, expires_in=30)
+        clock.advance(61)
+        queue.stats()
+        queue.requeue_dead()
+        assert queue.stats().oldest_ready_age == 0
+
+    @pytest.mark.parametrize("again", ["nack", "release", "expire"])
+    def test_oldest_ready_age_of_a_batch_whose_front_came_back(
+        self, queue: Queue, clock: ManualClock, again: str
+    ) -> None:
+        queue.enqueue_many(range(100))
+        jobs = queue.lease(100)
+        clock.advance(5)
+        if again == "nack":
+            queue.nack_many(jobs, delay=0)
+        elif again == "release":
+            queue.release_many(jobs)
+        else:
+            clock.advance(30)
+        clock.advance(2)
+        expected = {"nack": 2, "release": 7, "expire": 7}[again]
+        assert queue.stats().oldest_ready_age == expected
+        queue.lease(1, lanes=["nobody"])
+        assert queue.stats().oldest_ready_age == expected
 
     def test_paused(self, queue: Queue) -> None:
         assert queue.stats().paused is False

@@ -10,7 +10,7 @@ from nobroker import BackoffPolicy, Job, JobNotFoundError, NotLeasedError, Queue
 from nobroker.clock import ManualClock
 
 from .conftest import Opener
-from .helpers import counts, drain, take
+from .words import counts, drain, take
 
 
 class TestAck:

@@ -14,7 +14,7 @@ import nobroker
 from nobroker import BackoffPolicy, NobrokerError, Queue, QueueFullError, SerializationError, StorageError
 
 from .conftest import Opener
-from .helpers import counts, drain, take
+from .words import counts, drain, take
 
 NAN, INF = math.nan, math.inf
 SECONDS = [NAN, INF, -INF, -1, -1e-9, 1e308, 10**400, 4e9, "5", True, False, b"1", [1], 1j]
