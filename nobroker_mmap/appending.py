@@ -211,7 +211,7 @@ class Appending(Reading):
         """
         words = self._words
         if words is None:
-            self._refuse_closed()
+            self.ensure_open()
             return
         if words[DURABLE] >= end and words[LINEAGE] == self._lineage and not words[POISON]:
             return
@@ -219,7 +219,7 @@ class Appending(Reading):
             return
         group_commit = self._commit
         if group_commit is None or self.forked:
-            self._refuse_closed()
+            self.ensure_open()
             return
         group_commit.run(lambda: self._is_durable(end), lambda: self._sync(end))
 

@@ -160,9 +160,6 @@ class Chain:
     def accept(self, group: list[Record]) -> None:
         """Move the cursor past a group, and its rows into the index."""
         last = group[-1]
-        self.cursor, self.checksum = last.end, last.checksum
-        self.chained = last.type != fmt.GAP
-        self.last_type = last.type
         indexed = self.source.indexed if self.collecting else _NONE
         for record in group:
             kind = record.type
@@ -170,6 +167,9 @@ class Chain:
                 self.source.add(self.table, record)
             elif kind == fmt.RETIRE:
                 self.drop_before(min(retired_floor(record), self.reading.number))
+        self.cursor, self.checksum = last.end, last.checksum
+        self.chained = last.type != fmt.GAP
+        self.last_type = last.type
 
     @property
     def offset(self) -> int:
@@ -271,11 +271,12 @@ class Chain:
     # -- reading ------------------------------------------------------------------------------------
 
     def record_at(self, segment: Segment, offset: int) -> Record:
-        """The verified record at an offset of a segment."""
-        try:
-            return self.maps.use(segment).record_at(offset)
-        except FileNotFoundError:
-            raise damaged(segment.path, 0, "the file has gone") from None
+        """The verified record at an offset of a segment.
+
+        Raises:
+            FileNotFoundError: its file has gone.
+        """
+        return self.maps.use(segment).record_at(offset)
 
     def segment_of(self, lsn: int) -> Segment | None:
         """The segment that holds an LSN."""

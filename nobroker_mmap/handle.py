@@ -164,7 +164,7 @@ class Handle:
         self._usable = True
         if not self.read_only:
             self._open_writer()
-        self._rewind()
+        self.rewind()
 
     @property
     def unproven(self) -> bool:
@@ -177,7 +177,8 @@ class Handle:
         """The layer above has seen to it that no number is given out again. The caller holds the lock."""
         self._words[UNPROVEN] = 0
 
-    def _rewind(self) -> None:
+    def rewind(self) -> None:
+        """Put the cursor before the first record that counts: what a snapshot said is of no use."""
         first = next(iter(self._chain.segments.values()))
         self._chain.place(first, first.base, first.header.previous_checksum, None)
 

@@ -109,32 +109,51 @@ class Log(Appending):
         """LSN up to which the log is known to be on the disk."""
         return int(self._words[DURABLE]) if self._words is not None else 0
 
+    @property
+    def path(self) -> str:
+        """Directory and name, for messages."""
+        return str(self.directory / self.name)
+
+    @property
+    def front_number(self) -> int:
+        """Number of the first segment that counts."""
+        return self._chain.floor
+
+    @property
+    def active_number(self) -> int:
+        """Number of the segment that is written to now."""
+        return self._chain.newest.number
+
     def bytes_used(self) -> int:
-        """Size of the segment files that count, in bytes."""
-        return sum(segment.size for segment in self._chain.segments.values())
+        """Bytes in use up to the cursor: headers and records of the segments that count."""
+        segments = self._chain.segments
+        front = segments[self._chain.floor]
+        return self._chain.cursor - front.base + fmt.SEGMENT_HEADER_SIZE * len(segments)
 
     # -- reading by key -----------------------------------------------------------------------------
 
     def find(self, first_key: int, last_key: int) -> list[Piece]:
         """Where the newest copies of a range of keys (both inclusive) are, by key; keys nobody wrote are
         left out.
-        """
-        return self._chain.find(first_key, last_key)
 
-    def read(self, where: Piece | tuple[Segment | int, int]) -> Record:
+        Raises, as the other calls here, `Restart` when segments were retired under a reader without the
+        lock.
+        """
+        try:
+            return self._chain.find(first_key, last_key)
+        except FileNotFoundError as error:
+            raise self._gone(error) from None
+
+    def read(self, where: Piece | tuple[Segment, int]) -> Record:
         """The verified record of a piece, or at (segment, offset).
 
         Raises:
             CorruptLogError: it does not verify.
         """
-        segment = where[0]
-        if isinstance(segment, int):
-            known = self._chain.segments.get(segment)
-            if known is None:
-                path = self.names.segment(segment)
-                raise damaged(path, where[1], "the segment does not count, but something points to it")
-            segment = known
-        return self._chain.record_at(segment, where[1])
+        try:
+            return self._chain.record_at(where[0], where[1])
+        except FileNotFoundError as error:
+            raise self._gone(error) from None
 
     def read_at(self, lsn: int) -> Record:
         """The verified record at an LSN.
@@ -144,16 +163,31 @@ class Log(Appending):
         """
         segment = self._chain.segment_of(lsn)
         if segment is None:
+            if self.behind():
+                raise Restart
             raise damaged(self.names.segment(self._chain.newest.number), 0, f"no segment holds LSN {lsn}")
-        return self._chain.record_at(segment, lsn - segment.origin)
+        return self.read((segment, lsn - segment.origin))
 
     def segments(self) -> list[SegmentInfo]:
         """The segments that count, up to the cursor."""
-        return self._chain.info()
+        try:
+            return self._chain.info()
+        except FileNotFoundError as error:
+            raise self._gone(error) from None
 
     def rows_of(self, number: int) -> tuple[list[Row], list[Row]]:
         """(rows of new keys, rows of moved keys) of a segment, each (first key, index, count), by key."""
-        return self._chain.rows_of(number)
+        try:
+            return self._chain.rows_of(number)
+        except FileNotFoundError as error:
+            raise self._gone(error) from None
+
+    def _gone(self, error: FileNotFoundError) -> Exception:
+        """A segment's file is not there: it was retired meanwhile, or somebody removed it."""
+        words = self._words
+        if self.behind() or (words is not None and words[FLOOR] > self._chain.floor):
+            return Restart()
+        return damaged(str(error.filename), 0, "the file has gone")
 
     # -- compaction ---------------------------------------------------------------------------------
 

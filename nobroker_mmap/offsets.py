@@ -18,6 +18,7 @@ from xxhash import xxh3_64
 
 from nobroker_mmap import files
 from nobroker_mmap import format as fmt
+from nobroker_mmap.errors import damaged
 from nobroker_mmap.record import Record, Scan
 from nobroker_mmap.segment import Segment
 
@@ -202,9 +203,20 @@ class RowSource:
         self.moved = moved
 
     def add(self, table: Table, record: Record) -> None:
-        """Add the rows of a record when its type has any."""
-        if record.type in self.indexed:
-            table.add(record.offset, self.rows(record), moved=record.type in self.moved)
+        """Add the rows of a record when its type has any.
+
+        Raises:
+            CorruptLogError: the application finds none in a record that should have some.
+        """
+        if record.type not in self.indexed:
+            return
+        try:
+            rows = self.rows(record)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            where = f"segment {record.segment:06d}"
+            what = f"the record verifies but does not fit ({error!r})"
+            raise damaged(where, record.offset, what) from error
+        table.add(record.offset, rows, moved=record.type in self.moved)
 
     def scan(self, segment: Segment) -> Table:
         """The rows of a segment from its records: all that verify, up to its end."""

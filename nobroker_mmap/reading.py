@@ -41,11 +41,15 @@ class Reading(Handle):
         None when there is none; the cursor is then at the first record that counts. The caller holds the
         mutex.
         """
-        self._refuse_closed()
+        self.ensure_open()
         if self.forked:
             self._become_usable_quietly()
         opened = self._opened
         self._stopped_at = -1
+        words = self._words
+        if not self.read_only and words is not None and words[ctl.FLOOR] > self._chain.floor:
+            self._skip_retired()  # others compacted since this handle opened
+            opened.snapshot_used = True
         if opened.snapshot_used and self.read_only and self._goal() is None:
             self._open_read_only()
             opened = self._opened
@@ -54,9 +58,11 @@ class Reading(Handle):
             snap, _ = snapshot.load(self.names.snapshot, self._chain.newest.header.log_id)
             self._catch_up_segments()
         opened.snapshot_used, opened.snapshot = True, None
-        segment = (
-            opening.snapshot_fits(list(self._chain.segments.values()), snap, opened.known) if snap else None
-        )
+        segments = list(self._chain.segments.values())
+        try:
+            segment = opening.snapshot_fits(segments, snap, opened.known) if snap else None
+        except FileNotFoundError:  # its segment is leaving at this moment; reading on says `Restart`
+            segment = None
         if snap is not None and segment is not None:
             lsn = max(snap.lsn, segment.base)
             if lsn == segment.base or snap.segment == segment.number:
@@ -64,7 +70,7 @@ class Reading(Handle):
                 return snap.objects()
         if snap is not None:
             self.recovery.notes.append("the snapshot does not fit the log")
-        self._rewind()
+        self.rewind()
         return None
 
     def records(self, limit_bytes: int | None = None) -> Iterator[Record]:
@@ -84,7 +90,7 @@ class Reading(Handle):
         chain = self._chain
         start = chain.cursor
         while True:
-            self._refuse_closed()
+            self.ensure_open()
             if self.forked:
                 raise Restart
             goal = self._goal()
@@ -114,7 +120,7 @@ class Reading(Handle):
             except CorruptLogError as error:
                 if not self.read_only:
                     raise
-                self._note_damage(error)
+                self.note_damage(error)
                 return
             if goal is None and not segment.end:
                 return
@@ -176,7 +182,7 @@ class Reading(Handle):
         error = damaged(segment.path, scan.offset, "no record verifies here, and there was one")
         if not self.read_only:
             raise error
-        self._note_damage(error)
+        self.note_damage(error)
 
     def _catch_up_segments(self) -> None:
         """Let segments join that others made, and leave those that others retired."""
@@ -203,7 +209,7 @@ class Reading(Handle):
         opened = opening.survey(self.names, int(self._words[ctl.FLOOR]), int(self._words[ctl.ACTIVE]))
         self._chain.attach(opened)
         self._open_writer()
-        self._rewind()
+        self.rewind()
 
     def _concerns(self, record: Record) -> bool:
         """Has the application to see a record of the log's own?
@@ -222,12 +228,14 @@ class Reading(Handle):
             path=path,
         )
 
-    def _note_damage(self, error: CorruptLogError) -> None:
+    def note_damage(self, error: CorruptLogError) -> None:
+        """Reading only: say what the reading stopped at."""
         self.damage = error
         self.recovery.damage = str(error)
         self._stopped_at = self._chain.cursor
 
-    def _refuse_closed(self) -> None:
+    def ensure_open(self) -> None:
+        """Raise `QueueClosedError` after `close`."""
         if self.closed:
             raise QueueClosedError(
                 f"{self.directory}: the handle on queue {self.name!r} was closed; open it again"

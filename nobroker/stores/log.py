@@ -205,7 +205,7 @@ class LogStore:
     def path(self) -> Path:
         """The file that is written to now."""
         log = self._session.log
-        return Path(log.names.segment(log.active_number()))
+        return Path(log.names.segment(log.active_number))
 
     @property
     def recovery(self) -> RecoveryReport:

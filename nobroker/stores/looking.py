@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from nobroker.errors import JobNotFoundError
 from nobroker.job import Job, JobState
 from nobroker.reports import QueueStats
 from nobroker.state import codes
 from nobroker.state.entries import CANCEL
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.session import Session
+from nobroker_mmap.errors import Restart
 
 _SLICE: Final = 500
+_LOOKS: Final = 5
 
 
 class Looker:
@@ -32,9 +33,14 @@ class Looker:
         return now
 
     def get(self, job_id: str) -> Job:
-        with self._session.reading():
-            now = self._current()
-            return self._lookup.job(self._lookup.known(job_id), now)
+        for _ in range(_LOOKS):
+            with self._session.reading():
+                now = self._current()
+                try:
+                    return self._lookup.job(self._lookup.known(job_id), now)
+                except Restart:  # its segment has left since the log was followed
+                    self._session.spoil()
+        raise self._lookup.missing(job_id)
 
     def stats(self, lane: str | None) -> QueueStats:
         session = self._session
@@ -96,23 +102,29 @@ class Looker:
             else:
                 order = self._all(wanted)
         while True:
-            with session.reading():
-                now = self._current()
-                some: list[Job] = []
-                ended = False
-                while len(some) < _SLICE:
-                    seq = next(order, None)
-                    if seq is None:
-                        ended = True
-                        break
-                    if lane is not None and session.state.pages.lane(seq) != lane:
-                        continue
-                    job = self._job_or_none(seq, now)
-                    if job is not None and (wanted is None or job.state is wanted):
-                        some.append(job)
+            some, ended = self._slice(order, wanted, lane)
             yield from some
             if ended:
                 return
+
+    def _slice(
+        self, order: Iterator[int], wanted: JobState | None, lane: str | None
+    ) -> tuple[list[Job], bool]:
+        """The next few jobs, and whether they were the last."""
+        session = self._session
+        some: list[Job] = []
+        with session.reading():
+            now = self._current()
+            while len(some) < _SLICE:
+                seq = next(order, None)
+                if seq is None:
+                    return some, True
+                if lane is not None and session.state.pages.lane(seq) != lane:
+                    continue
+                job = self._job_or_none(seq, now)
+                if job is not None and (wanted is None or job.state is wanted):
+                    some.append(job)
+        return some, False
 
     def _all(self, wanted: JobState | None) -> Iterator[int]:
         """Sequence numbers of jobs that may have the state, ascending; the state may be replaced between two
@@ -133,9 +145,12 @@ class Looker:
             at = seq + 1
 
     def _job_or_none(self, seq: int, now: int) -> Job | None:
-        if self._session.state.pages.code(seq) == codes.NONE:
-            return None
-        try:
-            return self._lookup.job(seq, now)
-        except JobNotFoundError:
-            return None
+        for _ in range(_LOOKS):
+            try:
+                if self._session.state.pages.code(seq) == codes.NONE:
+                    return None
+                return self._lookup.job(seq, now)
+            except Restart:  # its segment has left since the log was followed
+                self._session.spoil()
+                self._current()
+        return None

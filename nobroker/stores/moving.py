@@ -25,6 +25,7 @@ from nobroker.state.replay import apply
 from nobroker.stores.reading import Decoded
 from nobroker.stores.session import Part, Session
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list
+from nobroker_mmap.log import Log
 from nobroker_mmap.offsets import Piece
 
 _STEP_JOBS: Final = 256
@@ -62,7 +63,7 @@ class Mover:
         session = self._session
         with session.transaction():
             before = session.log.bytes_used()
-            last = session.log.active_number()
+            last = session.log.active_number
             session.log.seal()
             total = sum(sum(counts) for counts in session.state.pages.counts)
             done = session.state.pages.total(codes.DONE)
@@ -83,7 +84,7 @@ class Mover:
         """A bounded piece, when the log is due for it: called after an append, outside the lock."""
         session = self._session
         if self._last is None:
-            newest = session.log.active_number()
+            newest = session.log.active_number
             if newest == self._checked:
                 return
             self._checked = newest
@@ -103,20 +104,20 @@ class Mover:
             state = session.state
             counts = [sum(lane[code] for lane in state.pages.counts) for code in range(codes.COUNT)]
             live = sum(counts) - counts[codes.DONE]
-            held = session.log.jobs_held()
+            held = _jobs_held(session.log)
         return live * (size / max(held, 1)) < size / 2
 
     def step(self, last: int) -> bool:
         """One piece of work on the front segment; False when segments up to `last` have left."""
         session = self._session
         with session.transaction() as now:
-            front = session.log.front_number()
-            if front > last or front >= session.log.active_number():
+            front = session.log.front_number
+            if front > last or front >= session.log.active_number:
                 self._pass = None
                 return False
             work = self._pass
             if work is None or work.number != front:
-                work = self._pass = Pass(front, session.log.key_ranges(front))
+                work = self._pass = Pass(front, _key_ranges(session.log, front))
             moved = self._gather(work, now)
             if moved:
                 session.append(moved)
@@ -255,6 +256,24 @@ class Mover:
         session.unsettle()
         lsn = session.log.retire(work.number + 1, head)
         apply(state, kinds.RETIRE, head, lsn)
+
+
+def _jobs_held(log: Log) -> int:
+    """About how many jobs a log holds, finished ones included."""
+    return sum(max(0, info.last_key - info.first_key + 1) + info.moved_rows for info in log.segments())
+
+
+def _key_ranges(log: Log, number: int) -> list[tuple[int, int]]:
+    """The sequence numbers of which a segment has a copy, as ranges, ascending."""
+    ranges: list[tuple[int, int]] = []
+    enqueued, moved = log.rows_of(number)
+    for first, _, count in sorted(enqueued + moved):
+        last = first + count - 1
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], last))
+        else:
+            ranges.append((first, last))
+    return ranges
 
 
 class _Moved:

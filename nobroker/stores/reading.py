@@ -11,8 +11,8 @@ from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, each
-from nobroker.stores.joblog import JobLog
 from nobroker.values import split_array, unpack
+from nobroker_mmap.log import Log
 from nobroker_mmap.offsets import Piece
 from nobroker_mmap.record import Record
 
@@ -77,7 +77,7 @@ class Decoded:
 class Reader:
     """Jobs from the log, with the records used last at hand."""
 
-    def __init__(self, log: JobLog, path: Any) -> None:
+    def __init__(self, log: Log, path: Any) -> None:
         self._log = log
         self._path = path
         self._cache: OrderedDict[int, Decoded] = OrderedDict()

@@ -23,16 +23,17 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from nobroker.clock import Clock
-from nobroker.errors import CorruptLogError, QueueFullError
+from nobroker.errors import CorruptLogError, QueueFullError, StorageError
 from nobroker.state import kinds, snapshots
 from nobroker.state.entries import CANCEL
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import ranges_of
 from nobroker.state.replay import apply
-from nobroker.stores.joblog import JobLog
 from nobroker.stores.reading import Reader, index_rows, lease_expired, rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
+from nobroker_mmap.log import Log
+from nobroker_mmap.record import Record
 from nobroker_mmap.snapshot import SnapshotWriter
 
 RESERVED_AHEAD: Final = 65_536
@@ -75,7 +76,7 @@ class Session:
         self.options = options
         self.clock = clock
         self._boot, self._namespace = clock.boot_id(), clock.namespace()
-        self.log = JobLog(
+        self.log = Log(
             directory,
             name,
             segment_size=options.segment_size,
@@ -90,12 +91,17 @@ class Session:
         self.state = State()
         self.reader = Reader(self.log, directory)
         self._loaded = False
+        self._halted = False
         self._touched = False
         self._transaction = Transaction(self)
         self._snapshot: Snapshotting | None = None
         self._slicing = threading.Lock()
         if not options.read_only:
-            self._settle_opening()
+            try:
+                self._settle_opening()
+            except BaseException:
+                self.log.close(None)
+                raise
 
     def _settle_opening(self) -> None:
         control = self.log.control
@@ -178,6 +184,8 @@ class Session:
         """Under the mutex, without the file lock: apply what has been appended."""
         log = self.log
         log.ensure_open()
+        if self._halted:
+            return
         if not self._loaded or log.forked or log.behind():
             self.catch_up()
 
@@ -200,6 +208,9 @@ class Session:
                 return
             except Restart:
                 self._loaded = False
+            except BaseException:
+                self._loaded = False  # the cursor may be past what was not applied
+                raise
         raise CorruptLogError(
             "the log changes faster than it can be read; try again", path=self.log.path, offset=0
         )
@@ -214,7 +225,7 @@ class Session:
             except (ValueError, TypeError, KeyError, IndexError, StopIteration):
                 state = None  # a snapshot is a cache: the log itself is read instead
             if state is None:
-                self.log.distrust_snapshot()
+                self.log.rewind()
         self.state = State() if state is None else state
         self._loaded = True
 
@@ -222,15 +233,23 @@ class Session:
         for record in self.log.records():
             try:
                 apply(self.state, record.type, record.head(), record.lsn)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-                self._loaded = False
-                raise CorruptLogError(
-                    f"record at offset {record.offset} of segment {record.segment} in {self.log.path} "
-                    f"does not fit: {error!r}. Run `nobroker check`, then `nobroker recover --salvage`",
-                    path=self.log.path,
-                    offset=record.offset,
-                ) from error
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError, CorruptLogError) as error:
+                self._stop_at(record, error)
+                return
         self.state.ready.trim()
+
+    def _stop_at(self, record: Record, cause: Exception) -> None:
+        """A record that verifies and still is none of ours. Reading only, what stands before it is shown."""
+        error = CorruptLogError(
+            f"record at offset {record.offset} of segment {record.segment} in {self.log.path} does not fit: "
+            f"{cause!r}. Run `nobroker check`, then `nobroker recover --salvage`",
+            path=self.log.path,
+            offset=record.offset,
+        )
+        if not self.options.read_only:
+            raise error from cause
+        self._halted = True
+        self.log.note_damage(error)
 
     # -- time
 
@@ -398,3 +417,9 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._session.end(kind is not None)
+        if kind is Restart:
+            self._session.spoil()
+            where = self._session.log.path
+            raise StorageError(
+                f"{where} was changed by others in the midst of this call; try again", path=where
+            )
