@@ -18,7 +18,7 @@ from nobroker import Job, JobNotFoundError, NotLeasedError
 from .handles import LANES, Handles, handles
 from .model import shown
 
-EXAMPLES = int(os.environ.get("NOBROKER_PROPERTY_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("NOBROKER_PROPERTY_EXAMPLES", "40"))
 STEPS = int(os.environ.get("NOBROKER_PROPERTY_STEPS", "40"))
 
 lanes = st.sampled_from(LANES)
