@@ -327,10 +327,17 @@ class ReadyIndex:
             if found is not None and row[1] >= found:
                 break
             for _, avail, seq in _row_keys(row):
-                if self._pages.code(seq) in (READY, RETRY) and seq not in without:
+                if self._stands(row, avail, seq) and seq not in without:
                     found = avail if found is None else min(found, avail)
                     break
         return found
+
+    def _stands(self, row: Row, avail: int, seq: int) -> bool:
+        """Whether a row still speaks of where a job stands."""
+        code = self._pages.code(seq)
+        if row[3] is not None:
+            return code == READY
+        return code == RETRY and self._entries[seq].avail == avail
 
     def trim(self) -> None:
         """Let go of rows that no longer wait: for processes that only produce and never take."""
