@@ -68,6 +68,14 @@ class TestRequeueDead:
         assert counts(queue) == ((1, 0, 0, 0, 0) if state == "ready" else (0, 0, 0, 0, 1))
         assert len(queue.lease(5)) == (1 if state == "ready" else 0)
 
+    def test_the_lease_of_one_that_expired_agrees_with_get(self, queue: Queue, clock: ManualClock) -> None:
+        queue.enqueue(1, expires_in=5)
+        clock.advance(6)
+        queue.requeue_dead()
+        for job in queue.lease(1):
+            assert queue.get(job.id) == job
+            assert job.expires_at is None
+
 
 class TestDropDead:
     def test_deletes(self, queue: Queue, failing: Failing) -> None:
