@@ -14,10 +14,10 @@ from nobroker import arguments
 from nobroker.backoff import BackoffPolicy
 from nobroker.clock import Clock, SystemClock
 from nobroker.stores.base import Store
+from nobroker.stores.following import Options
 from nobroker.stores.log import LogStore
 from nobroker.stores.log import drop as drop_log
 from nobroker.stores.log import names as log_names
-from nobroker.stores.session import Options
 from nobroker.verbs.holding import Holding
 from nobroker.verbs.managing import Managing
 from nobroker.verbs.producing import Producing

@@ -15,11 +15,12 @@ from nobroker.state.machine import Head, id_digest
 from nobroker.state.numbers import pack_words, ranges_of
 from nobroker.stores.base import JobRef, NewJobs
 from nobroker.stores.enqueueing import Enqueuer
+from nobroker.stores.following import Options
 from nobroker.stores.leasing import Leaser
 from nobroker.stores.looking import Looker
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.moving import Mover
-from nobroker.stores.session import Options, Session
+from nobroker.stores.session import Session
 from nobroker.stores.settling import Settler
 from nobroker_mmap.catalog import drop_log, list_logs
 

@@ -16,24 +16,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from nobroker.clock import Clock
-from nobroker.errors import CorruptLogError, QueueFullError, StorageError
+from nobroker.errors import QueueFullError, StorageError
 from nobroker.state import kinds, snapshots
 from nobroker.state.entries import CANCEL
-from nobroker.state.machine import Head, State
+from nobroker.state.machine import Head
 from nobroker.state.numbers import ranges_of
 from nobroker.state.replay import apply
-from nobroker.stores.reading import Reader, index_rows, lease_expired, rows_of
+from nobroker.stores.following import Following, Options
+from nobroker.stores.reading import lease_expired, rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
-from nobroker_mmap.log import Log
-from nobroker_mmap.record import Record
 from nobroker_mmap.snapshot import SnapshotWriter
 
 RESERVED_AHEAD: Final = 65_536
@@ -41,24 +38,8 @@ CAREFUL_US: Final = 60_000_000
 """For so long after a crash of the machine leases are durable before they are handed out."""
 _RECLAIM_AT_ONCE: Final = 20_000
 _SNAPSHOT_SLICE: Final = 64
-_INDEXED: Final = frozenset({kinds.ENQUEUE, kinds.MOVE})
-_MOVED: Final = frozenset({kinds.MOVE})
 
 Part = tuple[int, Head, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a queue was opened; see `nobroker.queue.Queue`."""
-
-    fsync: bool = True
-    visibility_us: int = 30_000_000
-    lock_timeout: float = 10.0
-    segment_size: int = 16 * 2**20
-    max_bytes: int | None = None
-    auto_compact: bool = True
-    keep_done_us: int = 3_600_000_000
-    read_only: bool = False
 
 
 class Snapshotting(NamedTuple):
@@ -69,29 +50,13 @@ class Snapshotting(NamedTuple):
     pid: int
 
 
-class Session:
+class Session(Following):
     """The log, the state, the clock."""
 
     def __init__(self, directory: Path, name: str, options: Options, clock: Clock) -> None:
-        self.options = options
+        super().__init__(directory, name, options, clock.boot_id())
         self.clock = clock
         self._boot, self._namespace = clock.boot_id(), clock.namespace()
-        self.log = Log(
-            directory,
-            name,
-            segment_size=options.segment_size,
-            fsync=options.fsync,
-            lock_timeout=options.lock_timeout,
-            read_only=options.read_only,
-            boot_id=self._boot,
-            rows=index_rows,
-            indexed_types=_INDEXED,
-            moved_types=_MOVED,
-        )
-        self.state = State()
-        self.reader = Reader(self.log, directory)
-        self._loaded = False
-        self._halted = False
         self._touched = False
         self._transaction = Transaction(self)
         self._snapshot: Snapshotting | None = None
@@ -169,87 +134,6 @@ class Session:
     def unsettle(self) -> None:
         """Say that the state is changed ahead of its record."""
         self._touched = True
-
-    def spoil(self) -> None:
-        """Throw the state away; the next use loads it from the log."""
-        self._loaded = False
-
-    # -- following the log
-
-    def reading(self) -> AbstractContextManager[bool]:
-        """For reads: the state is not changed by other threads meanwhile."""
-        return self.log.mutex
-
-    def follow(self) -> None:
-        """Under the mutex, without the file lock: apply what has been appended."""
-        log = self.log
-        log.ensure_open()
-        if self._halted:
-            return
-        if not self._loaded or log.forked or log.behind():
-            self.catch_up()
-
-    def lost(self, seq: int) -> CorruptLogError:
-        """The error for a job that the state knows and the log does not hold."""
-        return CorruptLogError(
-            f"job number {seq} is known but stands in no segment of {self.log.path}. "
-            "Run `nobroker check`, then `nobroker recover --salvage`",
-            path=self.log.path,
-            offset=0,
-        )
-
-    def catch_up(self) -> None:
-        """Apply what peers appended; load the state when there is none, or when it can't be followed."""
-        for _ in range(100):
-            try:
-                if not self._loaded:
-                    self._load()
-                self._replay()
-                return
-            except Restart:
-                self._loaded = False
-            except BaseException:
-                self._loaded = False  # the cursor may be past what was not applied
-                raise
-        raise CorruptLogError(
-            "the log changes faster than it can be read; try again", path=self.log.path, offset=0
-        )
-
-    def _load(self) -> None:
-        self.reader.forget()
-        objects = self.log.load_snapshot()
-        state = None
-        if objects is not None:
-            try:
-                state = snapshots.restore(objects)
-            except (ValueError, TypeError, KeyError, IndexError, StopIteration):
-                state = None  # a snapshot is a cache: the log itself is read instead
-            if state is None:
-                self.log.rewind()
-        self.state = State() if state is None else state
-        self._loaded = True
-
-    def _replay(self) -> None:
-        for record in self.log.records():
-            try:
-                apply(self.state, record.type, record.head(), record.lsn)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError, CorruptLogError) as error:
-                self._stop_at(record, error)
-                return
-        self.state.ready.trim()
-
-    def _stop_at(self, record: Record, cause: Exception) -> None:
-        """A record that verifies and still is none of ours. Reading only, what stands before it is shown."""
-        error = CorruptLogError(
-            f"record at offset {record.offset} of segment {record.segment} in {self.log.path} does not fit: "
-            f"{cause!r}. Run `nobroker check`, then `nobroker recover --salvage`",
-            path=self.log.path,
-            offset=record.offset,
-        )
-        if not self.options.read_only:
-            raise error from cause
-        self._halted = True
-        self.log.note_damage(error)
 
     # -- time
 

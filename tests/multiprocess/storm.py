@@ -1,4 +1,6 @@
-"""The processes of the kill storm: `python storm.py ROLE DIRECTORY [NUMBER]`. Each ends with exit code 0, or by SIGKILL."""
+"""The processes of the kill storm: `python storm.py ROLE DIRECTORY [NUMBER]`. Each ends with exit code 0, or
+by SIGKILL.
+"""
 
 from __future__ import annotations
 

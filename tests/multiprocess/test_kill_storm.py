@@ -1,4 +1,6 @@
-"""Processes that write, work and compact are killed at random moments; nothing that returned is lost, nothing is there twice."""
+"""Processes that write, work and compact are killed at random moments; nothing that returned is lost,
+nothing is there twice.
+"""
 
 from __future__ import annotations
 
