@@ -1,5 +1,7 @@
 """nobroker: a durable job queue that is a directory, with nobody in the middle."""
 
+from typing import TYPE_CHECKING, Any
+
 from nobroker._version import __version__
 from nobroker.backoff import BackoffPolicy
 from nobroker.errors import (
@@ -17,7 +19,9 @@ from nobroker.errors import (
 from nobroker.job import Job, JobState
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
-from nobroker.worker import Worker, WorkerStats
+
+if TYPE_CHECKING:
+    from nobroker.worker import Worker, WorkerStats
 
 __all__ = [
     "BackoffPolicy",
@@ -43,3 +47,12 @@ __all__ = [
     "drop_queue",
     "list_queues",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The worker is loaded when it is asked for: programs that only enqueue start faster."""
+    if name in ("Worker", "WorkerStats"):
+        from nobroker import worker
+
+        return getattr(worker, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import random
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class BackoffPolicy:
         delay = self._capped(attempt)
         if self.jitter == 0.0 or delay == 0.0:
             return delay
-        uniform = random.random() if rng is None else rng.random()
+        uniform = _random() if rng is None else rng.random()
         return delay * (1.0 - self.jitter) + delay * self.jitter * uniform
 
     def _capped(self, attempt: int) -> float:
@@ -54,6 +56,12 @@ class BackoffPolicy:
             return float(min(self.base * self.factor ** (attempt - 1), self.max_delay))
         except OverflowError:  # the power left the range of floats, so it is over any cap
             return float(self.max_delay) if self.base else 0.0
+
+
+def _random() -> float:
+    import random  # here: it is slow to import, and only failures need it
+
+    return random.random()
 
 
 def _check(name: str, value: Any, low: float, high: float) -> None:

@@ -14,68 +14,76 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import portalocker
-
 from nobroker_mmap.errors import LockTimeoutError
 
-EXCLUSIVE = int(portalocker.LockFlags.EXCLUSIVE)
-SHARED = int(portalocker.LockFlags.SHARED)
-NON_BLOCKING = int(portalocker.LockFlags.NON_BLOCKING)
-UNLOCK = int(portalocker.LockFlags.UNBLOCK)
+try:
+    import fcntl
+
+    EXCLUSIVE, SHARED, NON_BLOCKING, UNLOCK = fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_NB, fcntl.LOCK_UN
+except ImportError:  # Windows
+    EXCLUSIVE, SHARED, NON_BLOCKING, UNLOCK = 1, 2, 4, 8
 
 _SPINS = 20
 _FIRST_SLEEP_S = 20e-6
 _LONGEST_SLEEP_S = 1e-3
 
 
-def _cheapest() -> Callable[[int, int], Any] | None:
+def _first_call(fd: int, flags: int) -> None:
+    """Loads portalocker, whose import is slow, when the first lock is taken; from then on its call stands
+    here.
+    """
+    global _lock
+    _lock = _cheapest()
+    _lock(fd, flags)
+
+
+def _cheapest() -> Callable[[int, int], Any]:
     """The system call as portalocker holds it: a fifth of the cost of its checked functions."""
     try:
         from portalocker.portalocker import FlockLocker
 
-        return FlockLocker().locker
+        locker: Callable[[int, int], Any] = FlockLocker().locker
+        return locker
     except (ImportError, AttributeError):
-        return None
+        return _checked
 
 
-_flock = _cheapest()
+def _checked(fd: int, flags: int) -> None:
+    """Where there is no system call to hold: portalocker's own functions, with the errors of the call."""
+    import portalocker
 
-if _flock is not None:
-    _lock = _flock
-
-    def try_lock(fd: int, flags: int = EXCLUSIVE | NON_BLOCKING) -> bool:
-        """Take a lock now or not at all; False when others hold it."""
-        try:
-            _lock(fd, flags)
-        except BlockingIOError:
-            return False
-        return True
-
-    def wait_lock(fd: int) -> None:
-        """Wait in the kernel for the exclusive lock."""
-        _lock(fd, EXCLUSIVE)
-
-    def unlock(fd: int) -> None:
-        """Give a lock back."""
-        _lock(fd, UNLOCK)
-
-else:
-
-    def try_lock(fd: int, flags: int = EXCLUSIVE | NON_BLOCKING) -> bool:
-        """Take a lock now or not at all; False when others hold it."""
-        try:
-            portalocker.lock(fd, portalocker.LockFlags(flags))
-        except (portalocker.AlreadyLocked, portalocker.LockException):
-            return False
-        return True
-
-    def wait_lock(fd: int) -> None:
-        """Wait in the kernel for the exclusive lock."""
-        portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE)
-
-    def unlock(fd: int) -> None:
-        """Give a lock back."""
+    if flags & UNLOCK:
         portalocker.unlock(fd)
+        return
+    wanted = portalocker.LockFlags.SHARED if flags & SHARED else portalocker.LockFlags.EXCLUSIVE
+    if flags & NON_BLOCKING:
+        wanted |= portalocker.LockFlags.NON_BLOCKING
+    try:
+        portalocker.lock(fd, wanted)
+    except portalocker.LockException as error:
+        raise BlockingIOError(str(error)) from error
+
+
+_lock: Callable[[int, int], Any] = _first_call
+
+
+def try_lock(fd: int, flags: int = EXCLUSIVE | NON_BLOCKING) -> bool:
+    """Take a lock now or not at all; False when others hold it."""
+    try:
+        _lock(fd, flags)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_lock(fd: int) -> None:
+    """Wait in the kernel for the exclusive lock."""
+    _lock(fd, EXCLUSIVE)
+
+
+def unlock(fd: int) -> None:
+    """Give a lock back."""
+    _lock(fd, UNLOCK)
 
 
 class Deadline:

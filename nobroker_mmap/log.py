@@ -12,24 +12,24 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from nobroker_mmap import backup as _backup
-from nobroker_mmap import check as _check
 from nobroker_mmap import control as ctl
 from nobroker_mmap import files, locking, manifest, recovery
 from nobroker_mmap import format as fmt
 from nobroker_mmap.appending import Appending
 from nobroker_mmap.chain import SegmentInfo
-from nobroker_mmap.check import Finding
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import LockTimeoutError, NobrokerError, Restart, StorageError, damaged
 from nobroker_mmap.offsets import Piece, Row, RowsOf, RowSource
 from nobroker_mmap.record import Record
 from nobroker_mmap.segment import Segment
 from nobroker_mmap.snapshot import Point, SnapshotWriter
+
+if TYPE_CHECKING:
+    from nobroker_mmap.check import Finding
 
 _log = logging.getLogger("nobroker_mmap")
 LINEAGE, APPENDED, DURABLE, POISON, WAITERS = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.WAITERS
@@ -371,9 +371,11 @@ class Log(Appending):
 
     # -- looking after ------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
+    def check(self) -> "list[Finding]":
         """Read the whole log from the files and say what is wrong; changes nothing."""
-        return _check.check_log(self.names, self._source, self.boot)
+        from nobroker_mmap.check import check_log  # here, with what it needs: opening a log must be quick
+
+        return check_log(self.names, self._source, self.boot)
 
     def backup(self, target: Path) -> Path:
         """Copy the log, as it is at one moment, into an empty or new directory, while others work.
@@ -382,4 +384,6 @@ class Log(Appending):
             ValueError: the target is not empty.
             StorageError: it cannot be copied.
         """
-        return _backup.copy_log(self.names, Path(target), self._words, self._chain.newest.number)
+        from nobroker_mmap.backup import copy_log
+
+        return copy_log(self.names, Path(target), self._words, self._chain.newest.number)

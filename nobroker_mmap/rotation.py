@@ -11,7 +11,6 @@ Invariants
 
 import dataclasses
 import os
-import secrets
 
 from nobroker_mmap import files
 from nobroker_mmap import format as fmt
@@ -22,7 +21,7 @@ from nobroker_mmap.segment import Segment
 
 def random_u64() -> int:
     """A random number that is not 0."""
-    return secrets.randbits(64) or 1
+    return int.from_bytes(os.urandom(8), "little") or 1
 
 
 def next_size(segment_size: int, previous: int, group: int) -> int:

@@ -13,7 +13,7 @@ from nobroker.state import kinds
 from nobroker.state.machine import NEVER, Head
 from nobroker.state.numbers import each, pack_words
 from nobroker.state.ready import Piece
-from nobroker.stores.reading import Decoded
+from nobroker.stores.reading import Decoded, Past
 from nobroker.stores.session import Part, Session
 from nobroker_mmap.offsets import Piece as LogPiece
 
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
     part: Part
     sources: list[tuple[Decoded, LogPiece]]
     pieces: list[Piece]
-    past: dict[int, Job]
+    past: dict[int, Past]
 
 
 class Leaser:

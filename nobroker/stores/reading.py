@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
 from nobroker.job import Job, JobState
@@ -72,6 +72,16 @@ class Decoded:
             path=f"segment {self.record.segment}",
             offset=self.record.offset,
         )
+
+
+class Past(NamedTuple):
+    """What a job has been through before a lease."""
+
+    attempts: int
+    flags: int
+    error: str | None
+    progress: Any
+    state: Any
 
 
 class Reader:
@@ -183,7 +193,7 @@ class Reader:
         return job
 
     def leased(
-        self, seq: int, token: int, deadline: int, avail: int, past: Job | None, found: Decoded, index: int
+        self, seq: int, token: int, deadline: int, avail: int, past: Past | None, found: Decoded, index: int
     ) -> Job:
         """A job just leased, as the lease's record says; `past` has what went before, when there is
         something.
@@ -207,19 +217,20 @@ class Reader:
             head.get("l", ""),
             None if metadata is None else unpack(metadata),
         )
-        if "x" in head:
+        if "x" in head and not (past is not None and past.flags & NO_EXPIRY):
             job.expires_at = head["x"] / 1e6
         if past is not None:
-            job.attempts, job.last_error = past.attempts, past.last_error
-            job.progress, job.job_state = past.progress, past.job_state
-            job.cancel_requested = past.cancel_requested
+            job.attempts, job.last_error = past.attempts, past.error
+            job.progress, job.job_state = past.progress, past.state
+            job.cancel_requested = past.flags & CANCEL != 0
         return job
 
-    def past(self, seq: int, entry: Entry) -> Job:
-        """What an entry says of a job, as a job without the rest."""
-        job = Job("", None, state=JobState.LEASED, attempts=entry.attempts)
-        self._add_entry(job, entry, seq)
-        return job
+    def past(self, seq: int, entry: Entry) -> Past:
+        """What an entry says of a job, with the values it refers to."""
+        error = self.said(entry.error, seq, "E") if entry.error else None
+        progress = self.said(entry.progress, seq, "P") if entry.progress else None
+        state = self.said(entry.state, seq, "J") if entry.state else None
+        return Past(entry.attempts, entry.flags, error, progress, state)
 
     def _add_entry(self, job: Job, entry: Entry, seq: int) -> None:
         if entry.avail or job.state is not JobState.DONE:

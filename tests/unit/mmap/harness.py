@@ -11,8 +11,11 @@ from typing import Any
 
 import msgpack
 
-from nobroker_mmap import Log, Piece, Record, Restart
 from nobroker_mmap import format as fmt
+from nobroker_mmap.errors import Restart
+from nobroker_mmap.log import Log
+from nobroker_mmap.offsets import Piece
+from nobroker_mmap.record import Record
 
 PUT, MOVE = 16, 17
 SMALL = fmt.MIN_SEGMENT_SIZE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nobroker_mmap import Log
+from nobroker_mmap.log import Log
 from tests.unit.mmap.harness import (
     MOVE,
     assert_clean,
@@ -208,7 +208,7 @@ def test_segments_retired_under_a_reader(tmp_path: Path, read_only: bool) -> Non
     with locked(log):
         log.append([part(2, "kept", kind=MOVE)])
         log.retire(3, {})
-    from nobroker_mmap import Restart
+    from nobroker_mmap.errors import Restart
 
     found = None
     for _ in range(3):

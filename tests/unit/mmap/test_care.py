@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nobroker_mmap import LockTimeoutError, StorageError, drop_log, files, list_logs
+from nobroker_mmap import files
 from nobroker_mmap import format as fmt
+from nobroker_mmap.catalog import drop_log, list_logs
+from nobroker_mmap.errors import LockTimeoutError, StorageError
 from tests.unit.mmap.harness import (
     PUT,
     SMALL,

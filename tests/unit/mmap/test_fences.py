@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nobroker_mmap import CorruptLogError, Restart, StorageError, files
 from nobroker_mmap import control as ctl
+from nobroker_mmap import files
+from nobroker_mmap.errors import CorruptLogError, Restart, StorageError
 from tests.unit.mmap.harness import (
     assert_clean,
     content,

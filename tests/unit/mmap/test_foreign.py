@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nobroker_mmap import CorruptLogError, StorageError
+from nobroker_mmap.errors import CorruptLogError, StorageError
 from tests.unit.mmap.harness import (
     content,
     copy_of,

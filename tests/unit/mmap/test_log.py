@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nobroker_mmap import Log, QueueClosedError, StorageError
 from nobroker_mmap import format as fmt
+from nobroker_mmap.errors import QueueClosedError, StorageError
+from nobroker_mmap.log import Log
 from tests.unit.mmap.harness import (
     MOVE,
     PUT,

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from nobroker_mmap import LockTimeoutError, Restart, files
 from nobroker_mmap import control as ctl
+from nobroker_mmap import files
+from nobroker_mmap.errors import LockTimeoutError, Restart
 from tests.unit.mmap.harness import (
     assert_clean,
     content,

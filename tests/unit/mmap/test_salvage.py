@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nobroker_mmap import StorageError, salvage
 from nobroker_mmap import format as fmt
+from nobroker_mmap.errors import StorageError
+from nobroker_mmap.salvage import salvage
 from tests.unit.mmap.harness import (
     SMALL,
     assert_clean,
@@ -111,7 +112,7 @@ def test_salvage_of_the_tail(tmp_path: Path) -> None:
 
 
 def test_salvage_waits_for_nobody(tmp_path: Path) -> None:
-    from nobroker_mmap import LockTimeoutError
+    from nobroker_mmap.errors import LockTimeoutError
 
     with pytest.raises(StorageError, match="no queue"):
         salvage(tmp_path, "q", boot_id="boot-1")
