@@ -44,6 +44,17 @@ class RecoveryReport:
         """Did the opening change what it found?"""
         return self.bytes_discarded > 0 or self.torn_file is not None
 
+    def describe(self) -> str:
+        """One line for people."""
+        if not self.repaired and self.damage == "none":
+            return f"nothing to repair; {self.bytes_scanned:,} bytes looked at"
+        parts = [f"{self.bytes_discarded:,} bytes of an unfinished write cut"] if self.repaired else []
+        if self.torn_file is not None:
+            parts.append(f"kept as {self.torn_file}")
+        if self.damage != "none":
+            parts.append(f"damage: {self.damage}")
+        return "; ".join(parts)
+
 
 class Tail(NamedTuple):
     """How the records of the newest segment end."""
