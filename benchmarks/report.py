@@ -64,8 +64,8 @@ def to_markdown(result: dict[str, Any], sections: list[Section], path: Path) -> 
     if result["quick"]:
         parts += [QUICK, ""]
     parts += [
-        f"Measured with `{result['command']}`, {result['runs']} runs of everything. Each figure is "
-        "the median, with the lowest and the highest beside it.",
+        f"Measured with `{result['command']}`, {'up to ' * result['quick']}{result['runs']} runs.",
+        "Each figure is the median, with the lowest and the highest beside it.",
         'The word "of" means: divided by, in the same round.',
         "",
         *table(["machine", ""], [[name, str(value)] for name, value in result["machine"].items()]),

@@ -19,7 +19,7 @@ HOW = (
 
 def measure(bench: Bench) -> Section:
     section = Section("compaction", "Compaction", HOW)
-    live, history = bench.pick((1000, 5000), (100_000, 300_000))
+    live, history = bench.pick((1000, 5000), (50_000, 200_000))
     cases = {
         "little": (live, history),
         "much history": (live, history * 10),

@@ -35,13 +35,13 @@ def measure(bench: Bench) -> Section:
     found: dict[str, list[dict[str, float]]] = {name: [] for name in MIXES}
     for _ in bench.rounds():
         for name, (_, batched, differs) in MIXES.items():
-            jobs = bench.pick(20_000, 1_000_000 if batched else 100_000)
+            jobs = bench.pick(10_000, 1_000_000 if batched else 100_000)
             found[name].append(one_run(bench, jobs, batched, differs))
     for name, (limit, _, differs) in MIXES.items():
         section.at_most(
             limit,
             f"memory for each waiting job: {name}",
-            [max(r["grown"], r["opened"]) for r in found[name]],
+            [larger(r) for r in found[name]],
             "B",
         )
         section.figure(f"{name}: in the process that enqueued", [r["grown"] for r in found[name]], "B/job")
@@ -54,10 +54,14 @@ def measure(bench: Bench) -> Section:
         jobs = bench.pick(3000, 20_000)
         section.figure(
             "nobroker 0.1.2: one priority, batched",
-            [one_run(bench, jobs, True, "", "old")["grown"] for _ in bench.rounds()],
+            [larger(one_run(bench, jobs, True, "", "old")) for _ in bench.rounds()],
             "B/job",
         )
     return section
+
+
+def larger(run: dict[str, float]) -> float:
+    return max(run["grown"], run["opened"])
 
 
 def one_run(bench: Bench, jobs: int, batched: bool, differs: str, who: str = "this") -> dict[str, float]:

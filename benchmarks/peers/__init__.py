@@ -77,19 +77,20 @@ CONTENDERS = (
         backlog=8000,
     ),
     Contender(REDIS, "redis_lists", server="redis", promise="appendfsync always", backlog=40_000),
-    Contender("RQ", "rq_queue", server="redis", promise="on Redis, appendfsync always", backlog=1000),
+    Contender("RQ", "rq_queue", server="redis", promise="on Redis, appendfsync always", backlog=300),
     Contender(
         "procrastinate", "procrastinate_app", server="postgres", promise="PostgreSQL as it comes", backlog=300
     ),
     Contender("litequeue", "litequeue_queue", promise="SQLite, WAL, synchronous=NORMAL"),
-    Contender("persist-queue", "persist_queue", promise="SQLite, WAL, synchronous=FULL"),
-    Contender("huey SqliteHuey", "huey_sqlite", promise="SQLite, WAL, as it comes", ack=False),
+    Contender("persist-queue", "persist_queue", promise="SQLite, WAL, synchronous=FULL", backlog=1000),
+    Contender("huey SqliteHuey", "huey_sqlite", promise="SQLite, WAL, as it comes", ack=False, backlog=1000),
     Contender(
         "huey SqliteHuey fsync=True",
         "huey_sqlite",
         options={"fsync": True},
         promise="SQLite, WAL, synchronous=FULL",
         ack=False,
+        backlog=1000,
     ),
     Contender("huey FileHuey", "huey_file", promise="a file per job, as it comes", ack=False, backlog=2000),
     Contender("diskcache.Deque", "diskcache_deque", promise="SQLite, WAL, synchronous=NORMAL", ack=False),
