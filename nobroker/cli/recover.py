@@ -13,7 +13,7 @@ from nobroker.cli.settings import Settings
 
 if TYPE_CHECKING:
     from nobroker import Queue
-    from nobroker_mmap.salvage import SalvageReport
+    from nobroker_mmap.losses import SalvageReport
 
 
 @command("recover", "nobroker recover", "nobroker -q mails recover --salvage")
