@@ -233,8 +233,18 @@ def storable_text(error: object, limit: int = 65536) -> str:
     return raw.decode("utf-8", "ignore")
 
 
+def _flat(value: dict[Any, Any]) -> bool:
+    """A dict of scalars, as most payloads are."""
+    for key, item in value.items():  # noqa: SIM110 - a generator costs twice as much
+        if type(item) not in _SCALARS or type(key) not in _KEYS:
+            return False
+    return True
+
+
 def _plain(level: list[Any]) -> bool:
     """Whether all is of the plain types and not too deep: level by level, so that C does the walking."""
+    if len(level) == 1 and type(level[0]) is dict and _flat(level[0]):
+        return True
     for _ in range(MAX_DEPTH + 1):
         kinds = set(map(type, level))
         if kinds <= _SCALARS:

@@ -241,7 +241,6 @@ class Chain:
     def rows_of(self, number: int) -> tuple[list[Row], list[Row]]:
         """(rows ENQUEUE made, rows MOVE made) of a segment as (first key, index, count), each by key."""
         table = self.table_of(self.segments[number])
-        table.settle()
         return _unpacked(table.enqueued), _unpacked(table.moved)
 
     def info(self) -> list[SegmentInfo]:

@@ -43,16 +43,15 @@ class Piece(NamedTuple):
 class Table:
     """Rows of one segment: two flat arrays of (first key, packed place) pairs, one per way they were made.
 
-    The rows of the segment being written are kept in the order of the log; `find` needs no other while keys
-    rise.
+    Both are always sorted by key, later records after earlier ones. New keys rise, so adding them is
+    appending; moved ones mostly do.
     """
 
-    __slots__ = ("_sorted", "enqueued", "moved")
+    __slots__ = ("enqueued", "moved")
 
     def __init__(self, enqueued: "array[int] | None" = None, moved: "array[int] | None" = None) -> None:
         self.enqueued: array[int] = array("Q") if enqueued is None else enqueued
         self.moved: array[int] = array("Q") if moved is None else moved
-        self._sorted = enqueued is not None
 
     def add(self, offset: int, rows: Iterable[Row], *, moved: bool) -> None:
         """Add the rows of one record."""
@@ -60,25 +59,14 @@ class Table:
         place = offset << 32
         for first, index, count in rows:
             while count > _COUNT:
-                target.append(first)
-                target.append(place | index << 16 | _COUNT)
+                _put(target, first, place | index << 16 | _COUNT)
                 first, index, count = first + _COUNT, index + _COUNT, count - _COUNT
-            target.append(first)
-            target.append(place | index << 16 | count)
-        self._sorted = False
-
-    def settle(self) -> None:
-        """Sort both parts by key, later records after earlier ones."""
-        if not self._sorted:
-            self.enqueued = _sorted_rows(self.enqueued)
-            self.moved = _sorted_rows(self.moved)
-            self._sorted = True
+            _put(target, first, place | index << 16 | count)
 
     def overlapping(self, first: int, last: int, *, moved: bool) -> list[tuple[int, int, int, int]]:
         """(offset, index, first, last) of the rows that have keys in a range, cut to it; the latest record
         first.
         """
-        self.settle()
         rows = self.moved if moved else self.enqueued
         if not rows:
             return []
@@ -99,7 +87,6 @@ class Table:
 
     def bounds(self, *, moved: bool) -> tuple[int, int]:
         """Lowest and highest key of a part; (0, -1) when it is empty."""
-        self.settle()
         rows = self.moved if moved else self.enqueued
         if not rows:
             return 0, -1
@@ -109,16 +96,16 @@ class Table:
 
     def pack(self) -> bytes:
         """Both parts as the bytes of a sidecar."""
-        self.settle()
         return _little(self.enqueued).tobytes() + _little(self.moved).tobytes()
 
 
-def _sorted_rows(rows: "array[int]") -> "array[int]":
-    firsts = rows[::2]
-    if all(map(int.__le__, firsts, firsts[1:])):
-        return rows
-    pairs = sorted(zip(firsts, rows[1::2], strict=True))
-    return array("Q", [value for pair in pairs for value in pair])
+def _put(rows: "array[int]", first: int, place: int) -> None:
+    if not rows or first >= rows[-2]:
+        rows.append(first)
+        rows.append(place)
+    else:
+        at = 2 * _bisect(rows, first)
+        rows[at:at] = array("Q", (first, place))
 
 
 def _little(rows: "array[int]") -> "array[int]":
@@ -230,7 +217,6 @@ class RowSource:
         )
         for record in scan:
             self.add(table, record)
-        table.settle()
         return table
 
 

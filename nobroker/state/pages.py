@@ -78,6 +78,9 @@ class Pages:
 
     def next_with(self, first: int, last: int, code: int) -> int:
         """The lowest sequence number in `first..last` with the code; -1 when there is none."""
+        front = self.table.get(first >> SHIFT)
+        if front is not None and first <= last and front.codes[first & MASK] == code:
+            return first
         for number, low, high in _cuts(first, last):
             page = self.table.get(number)
             if page is not None:
@@ -88,6 +91,8 @@ class Pages:
 
     def span_with(self, first: int, last: int, code: int) -> int:
         """How many sequence numbers from `first` on, up to `last`, have the code without a gap."""
+        if first == last:
+            return int(self.code(first) == code)
         length = 0
         for number, low, high in _cuts(first, last):
             page = self.table.get(number)
@@ -161,6 +166,12 @@ class Pages:
 
     def add(self, first: int, last: int, code: int, lane: str) -> None:
         """New jobs: NONE until now."""
+        if first == last and not lane:
+            page = self.table.get(first >> SHIFT)
+            if page is not None and page.lanes is None:
+                page.codes[first & MASK] = code
+                self.counts[0][code] += 1
+                return
         lane_number = self.lane_number(lane)
         for number, low, high in _cuts(first, last):
             page = self.table.get(number)
@@ -193,6 +204,9 @@ class Pages:
 
     def fill(self, first: int, last: int, code: int) -> None:
         """Change all known jobs of `first..last`; those that are not known stay so."""
+        if first == last:
+            self.put(first, code)
+            return
         for number, low, high in _cuts(first, last):
             page = self.table.get(number)
             if page is None:
@@ -213,6 +227,11 @@ class Pages:
 
     def set_tokens(self, first: int, last: int, delta: int) -> None:
         """Remember the tokens `seq + delta` of jobs that end."""
+        if first == last:
+            single = self.table.get(first >> SHIFT)
+            if single is not None and single.tokens is not None:
+                single.tokens[first & MASK] = first + delta
+                return
         for number, low, high in _cuts(first, last):
             page = self.table.get(number)
             if page is not None:

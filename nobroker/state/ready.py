@@ -138,7 +138,7 @@ class ReadyIndex:
 
     # -- taking out
 
-    def take(self, count: int, lanes: Iterable[str] | None, paused: frozenset[str]) -> list[Piece]:
+    def take(self, count: int, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> list[Piece]:
         """Take up to `count` jobs off the front, in the order of delivery.
 
         A job on its last try whose lease expired before is taken alone.
@@ -166,11 +166,11 @@ class ReadyIndex:
                 self._drop_first(rows)
         return pieces
 
-    def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str]) -> bool:
+    def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> bool:
         return self._front(lanes, paused)[0] is not None
 
     def _front(
-        self, lanes: Iterable[str] | None, paused: frozenset[str]
+        self, lanes: Iterable[str] | None, paused: frozenset[str | None]
     ) -> tuple[SortedList[Row] | None, Key | None]:
         """The lane whose first job is next, and the key at which another row's turn begins."""
         empty: list[str] = []

@@ -21,6 +21,9 @@ _STAND_BACK_S: Final = 0.05
 """For so long a waiter that passed a wake-up on lets others take it."""
 
 
+_NO_LANES: Final[frozenset[str | None]] = frozenset()
+
+
 class Nothing(NamedTuple):
     """A lease found nothing: true until the boot clock or the wall clock says so, or the log grows."""
 
@@ -91,9 +94,7 @@ class Leaser:
         session = self._session
         with session.reading():
             paused = session.state.paused
-            return None not in paused and session.state.ready.has_ready(
-                None, frozenset(lane for lane in paused if lane is not None)
-            )
+            return None not in paused and session.state.ready.has_ready(None, frozenset(paused))
 
     def _until_event(self) -> float:
         """Seconds until time alone may make something leasable."""
@@ -138,14 +139,16 @@ class Leaser:
             return None
         wall = session.clock.wall_us()
         state.ready.promote(now, wall)
-        paused = frozenset(lane for lane in state.paused if lane is not None)
-        if not state.ready.has_ready(lanes, paused):
+        paused = frozenset(state.paused) if state.paused else _NO_LANES
+        session.unsettle()
+        pieces = state.ready.take(count, lanes, paused)
+        if not pieces:
+            session.settled()
             self._remember_nothing(now, lanes)
             return None
         self._nothing = None
-        session.reserve(0, count)
-        session.unsettle()
-        pieces = state.ready.take(count, lanes, paused)
+        if session.reserve(0, sum(piece.size for piece in pieces)):
+            session.unsettle()
         spans = [number for piece in pieces for number in piece.spans]
         sources = list(self._sources(spans))
         head: Head = {
@@ -170,7 +173,7 @@ class Leaser:
                 if entry is not None:
                     taken.past[seq] = session.reader.past(seq, entry)
         # One job wakes one waiter; whoever woke and left jobs behind wakes the next.
-        if session.log.has_waiters() and state.ready.has_ready(None, frozenset()):
+        if session.log.has_waiters() and state.ready.has_ready(None, _NO_LANES):
             session.log.notify()
 
     def _sources(self, spans: list[int]) -> Iterator[tuple[Decoded, LogPiece]]:

@@ -27,7 +27,7 @@ from nobroker.state.entries import CANCEL
 from nobroker.state.machine import Head
 from nobroker.state.numbers import ranges_of
 from nobroker.state.replay import apply
-from nobroker.stores.following import Following, Options
+from nobroker.stores.following import INDEXED, Following, Options
 from nobroker.stores.reading import lease_expired, rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
@@ -94,15 +94,23 @@ class Session(Following):
     def begin(self) -> int:
         """Take the locks, catch up, end what time has ended; returns the queue time."""
         log = self.log
-        self._lock()
         try:
-            if not self._loaded or log.forked or log.behind():
+            log.lock()
+        except Restart:
+            self._lock_again()
+        try:
+            if not self._loaded or log.behind():
                 self.catch_up()
             if log.unproven:
                 self._go_on_above()
-            now = self._anchored_now()
-            if self.state.next_deadline() <= now or (
-                self.state.expiries and self.state.expiries[0][0] <= now
+            state = self.state
+            anchor = state.anchors.get(self._namespace) if state.boot == self._boot else None
+            if anchor is None:
+                now = self._write_anchor()
+            else:
+                now = max(state.time, anchor[1] + self.clock.boot_us() - anchor[0])
+            if (state.deadlines and state.deadlines[0][0] <= now) or (
+                state.expiries and state.expiries[0][0] <= now
             ):
                 self._end_overdue(now)
         except BaseException:
@@ -110,13 +118,15 @@ class Session(Following):
             raise
         return now
 
-    def _lock(self) -> None:
+    def _lock_again(self) -> None:
+        """The log was opened anew: after a fork, or because the lock file was replaced."""
         for _ in range(3):
+            self._loaded = False
             try:
                 self.log.lock()
                 return
-            except Restart:  # opened anew: after a fork, or because the lock file was replaced
-                self._loaded = False
+            except Restart:
+                continue
         self.log.lock()
 
     def end(self, failed: bool) -> None:
@@ -144,13 +154,13 @@ class Session(Following):
             return max(self.state.time, self.clock.wall_us())
         return max(self.state.time, anchor[1] + self.clock.boot_us() - anchor[0])
 
-    def _anchored_now(self) -> int:
-        if self.state.boot != self._boot or self._namespace not in self.state.anchors:
-            now = self.now()
-            head: Head = {"b": self._boot, "n": self._namespace, "c": self.clock.boot_us(), "t": now}
-            if self.state.boot != self._boot and self.state.boot:
-                head["x"] = True
-            self.append([(kinds.ANCHOR, head, b"")])
+    def _write_anchor(self) -> int:
+        """Tie this boot's clock to queue time, durably ahead of all that is measured by it."""
+        now = self.now()
+        head: Head = {"b": self._boot, "n": self._namespace, "c": self.clock.boot_us(), "t": now}
+        if self.state.boot != self._boot and self.state.boot:
+            head["x"] = True
+        self.append([(kinds.ANCHOR, head, b"")])
         return self.now()
 
     def in_grace(self) -> bool:
@@ -211,21 +221,29 @@ class Session(Following):
 
     def append(self, parts: list[Part]) -> int:
         """Append one group and apply it; returns its end."""
-        framed = [(kind, 0, pack_plain(head), tail, rows_of(kind, head)) for kind, head, tail in parts]
+        framed = [
+            (kind, 0, pack_plain(head), tail, rows_of(kind, head) if kind in INDEXED else None)
+            for kind, head, tail in parts
+        ]
         self._touched = True
         lsns, end = self.log.append(framed)
-        for (kind, head, _), lsn in zip(parts, lsns, strict=True):
-            apply(self.state, kind, head, lsn)
+        state = self.state
+        for part, lsn in zip(parts, lsns, strict=True):
+            apply(state, part[0], part[1], lsn)
         self._touched = False
         return end
 
-    def reserve(self, seqs: int, tokens: int) -> None:
-        """Make sure that so many numbers may be given out now."""
+    def settled(self) -> None:
+        """Say that the state is not changed after all."""
+        self._touched = False
+
+    def reserve(self, seqs: int, tokens: int) -> bool:
+        """Make sure that so many numbers may be given out now; True when a record was needed for that."""
         state = self.state
-        if state.next_seq + seqs > state.reserved_seq or state.next_token + tokens > state.reserved_token:
-            self._reserve(
-                state.next_seq + seqs + RESERVED_AHEAD, state.next_token + tokens + RESERVED_AHEAD, {}
-            )
+        if state.next_seq + seqs <= state.reserved_seq and state.next_token + tokens <= state.reserved_token:
+            return False
+        self._reserve(state.next_seq + seqs + RESERVED_AHEAD, state.next_token + tokens + RESERVED_AHEAD, {})
+        return True
 
     def _reserve(self, seq: int, token: int, more: Head) -> None:
         seq, token = max(seq, self.state.reserved_seq), max(token, self.state.reserved_token)
