@@ -238,10 +238,21 @@ class Chain:
         """Pieces with the newest copies of keys, by key."""
         return self._complete_index().find((self.reading, self.table_of(self.reading)), first, last)
 
-    def rows_of(self, number: int) -> tuple[list[Row], list[Row]]:
-        """(rows ENQUEUE made, rows MOVE made) of a segment as (first key, index, count), each by key."""
+    def keys_of(self, number: int) -> tuple[tuple[int, int], list[Row]]:
+        """Bounds of the keys that ENQUEUE made in a segment, and the rows that MOVE made."""
         table = self.table_of(self.segments[number])
-        return _unpacked(table.enqueued), _unpacked(table.moved)
+        return table.bounds(moved=False), _unpacked(table.moved)
+
+    def moved_since(self, number: int, first: int, last: int) -> bool:
+        """Has a segment after this one a moved copy of one of the keys?"""
+        later = [
+            entry.segment
+            for entry in self._complete_index().entries()
+            if entry.segment.number > number and entry.moved_first <= last and entry.moved_last >= first
+        ]
+        return any(
+            self.table_of(segment).overlapping(first, last, moved=True) for segment in (*later, self.reading)
+        )
 
     def info(self) -> list[SegmentInfo]:
         """All segments up to the one the cursor is in."""

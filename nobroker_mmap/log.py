@@ -175,10 +175,17 @@ class Log(Appending):
         except FileNotFoundError as error:
             raise self._gone(error) from None
 
-    def rows_of(self, number: int) -> tuple[list[Row], list[Row]]:
-        """(rows of new keys, rows of moved keys) of a segment, each (first key, index, count), by key."""
+    def keys_of(self, number: int) -> tuple[tuple[int, int], list[Row]]:
+        """Bounds of the keys that are new in a segment, (0, -1) for none; and the rows of its moved keys."""
         try:
-            return self._chain.rows_of(number)
+            return self._chain.keys_of(number)
+        except FileNotFoundError as error:
+            raise self._gone(error) from None
+
+    def moved_since(self, number: int, first: int, last: int) -> bool:
+        """Has a segment after this one a copy of one of the keys `first`…`last`?"""
+        try:
+            return self._chain.moved_since(number, first, last)
         except FileNotFoundError as error:
             raise self._gone(error) from None
 

@@ -117,6 +117,18 @@ class Pages:
             )
         return found
 
+    def plain(self, first: int, last: int, code: int) -> bool:
+        """Whether all have the code, and none has a reference or an id of the caller's own."""
+        for number, low, high in _cuts(first, last):
+            page = self.table.get(number)
+            if page is None or page.codes.count(code, low, high) != high - low:
+                return False
+            if page.refs is not None and any(page.refs[low:high]):
+                return False
+            if page.own is not None and page.own.count(0, low, high) != high - low:
+                return False
+        return True
+
     def known(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The sequence numbers in `first..last` that are not NONE, as `(seq, code)`."""
         for number, low, high in _cuts(first, last):

@@ -72,10 +72,14 @@ def anchor(state: State, head: Head, lsn: int) -> None:
 def retire(state: State, head: Head, lsn: int) -> None:
     spans = head.get("g", [])
     for at in range(0, len(spans), 2):
-        if state.entries:
-            for seq, _ in list(state.pages.known(spans[at], spans[at + 1])):
-                state.entries.pop(seq, None)
-        state.pages.fill(spans[at], spans[at + 1], codes.NONE)
+        first, last = spans[at], spans[at + 1]
+        if len(state.entries) < last - first:
+            gone = [seq for seq in state.entries if first <= seq <= last]
+        else:
+            gone = [seq for seq in range(first, last + 1) if seq in state.entries]
+        for seq in gone:
+            del state.entries[seq]
+        state.pages.fill(first, last, codes.NONE)
     state.forget_ids(head.get("h", b""))
     base = head["B"]
     state.next_seq = max(state.next_seq, base["s"])

@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from nobroker.state import codes, kinds
 from nobroker.state.entries import Entry
 from nobroker.state.machine import Head, State, id_digest
 from nobroker.state.numbers import column, pack_words, ranges_of
+from nobroker.state.pages import SIZE
 from nobroker.state.replay import apply
 from nobroker.stores.reading import Decoded
 from nobroker.stores.session import Part, Session
@@ -28,8 +30,10 @@ from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list
 from nobroker_mmap.log import Log
 from nobroker_mmap.offsets import Piece
 
-_STEP_JOBS: Final = 256
-_STEP_SCANNED: Final = 20_000
+_STEP_JOBS: Final = 512
+_BREATH_S: Final = 0.002
+"""Between two steps of `compact`: longer than those sleep who wait for the lock, so that they get it."""
+_STEP_LOOKS: Final = 4096
 AUTO_BYTES: Final = 64 * 2**20
 """Logs below this size are left alone unless somebody asks."""
 
@@ -42,7 +46,9 @@ class Pass:
         self.rows = iter(rows)
         self.rest: tuple[int, int] | None = None
         self.forgotten: list[int] = []
+        """Flat ranges, not in order."""
         self.digests: dict[int, int] = {}
+        self.looked_through = False
 
 
 class Mover:
@@ -61,6 +67,7 @@ class Mover:
             CompactionError: the disk refused; the queue works on as it is.
         """
         session = self._session
+        self._flush()
         with session.transaction():
             before = session.log.bytes_used()
             last = session.log.active_number
@@ -69,7 +76,7 @@ class Mover:
             done = session.state.pages.total(codes.DONE)
         try:
             while self.step(last):
-                pass
+                time.sleep(_BREATH_S)
             with session.transaction():
                 after = session.log.bytes_used()
                 state = session.state
@@ -110,6 +117,8 @@ class Mover:
     def step(self, last: int) -> bool:
         """One piece of work on the front segment; False when segments up to `last` have left."""
         session = self._session
+        if self._pass is not None and self._pass.looked_through:
+            self._flush()
         with session.transaction() as now:
             front = session.log.front_number
             if front > last or front >= session.log.active_number:
@@ -118,21 +127,26 @@ class Mover:
             work = self._pass
             if work is None or work.number != front:
                 work = self._pass = Pass(front, _key_ranges(session.log, front))
+            if work.looked_through:
+                self._retire(work)
+                self._pass = None
+                return True
             moved = self._gather(work, now)
             if moved:
                 session.append(moved)
-                return True
-            if work.rest is not None:
-                return True
-            self._retire(work)
-            self._pass = None
+            work.looked_through = not moved and work.rest is None
         return True
 
+    def _flush(self) -> None:
+        """Have everything on the disk before the lock is taken: nobody shall wait for it behind the lock."""
+        session = self._session
+        session.log.wait_durable(session.log.position, force=True)
+
     def _gather(self, work: Pass, now: int) -> list[Part]:
-        """Go on through the segment's rows until there is enough to move, or enough was looked at."""
+        """Go on through the segment's keys until there is enough to move, or enough was looked at."""
         bundle = _Bundle(now)
-        scanned = 0
-        while scanned < _STEP_SCANNED and bundle.jobs < _STEP_JOBS and bundle.size < BATCH_BYTES:
+        looked = 0
+        while looked < _STEP_LOOKS and bundle.jobs < _STEP_JOBS and bundle.size < BATCH_BYTES:
             span = work.rest
             work.rest = None
             if span is None:
@@ -140,20 +154,36 @@ class Mover:
             if span is None:
                 return bundle.parts()
             first, last = span
-            stop = min(last, first + _STEP_JOBS - 1)
+            stop = min(last, first + SIZE - 1)
+            if self._forget_whole(work, first, stop):
+                looked += 1
+            else:
+                stop = min(last, first + _STEP_JOBS - 1)
+                looked += _STEP_JOBS
+                self._sort_out(work, bundle, first, stop, now)
             if stop < last:
                 work.rest = (stop + 1, last)
-            scanned += stop - first + 1
-            self._sort_out(work, bundle, first, stop, now)
         if work.rest is None:
             work.rest = next(work.rows, None)
         return bundle.parts()
 
+    def _forget_whole(self, work: Pass, first: int, last: int) -> bool:
+        """Jobs that are all unknown, or all finished with nothing to remember and no later copy: as one
+        range.
+        """
+        pages = self._session.state.pages
+        if pages.count_in(first, last, codes.NONE) == last - first + 1:
+            return True
+        if not pages.plain(first, last, codes.DONE) or self._session.log.moved_since(
+            work.number, first, last
+        ):
+            return False
+        work.forgotten += (first, last)
+        return True
+
     def _sort_out(self, work: Pass, bundle: _Bundle, first: int, last: int, now: int) -> None:
         session = self._session
         state = session.state
-        if state.pages.count_in(first, last, codes.NONE) == last - first + 1:
-            return
         for piece in session.log.find(first, last):
             if piece.segment.number != work.number:
                 continue
@@ -163,7 +193,7 @@ class Mover:
                 if code == codes.NONE:
                     continue
                 if self._may_go(seq, code, now):
-                    work.forgotten.append(seq)
+                    work.forgotten += (seq, seq)
                     if state.pages.has_own_id(seq):
                         decoded = decoded or session.reader.of(piece)
                         work.digests[seq] = id_digest(decoded.head["i"][piece.index + seq - piece.first])
@@ -237,9 +267,8 @@ class Mover:
     def _retire(self, work: Pass) -> None:
         session = self._session
         state = session.state
-        gone = [seq for seq in work.forgotten if state.pages.code(seq) == codes.DONE]
         head: Head = {
-            "g": ranges_of(sorted(gone)),
+            "g": _merged(work.forgotten),
             "B": {
                 "s": state.next_seq,
                 "k": state.next_token,
@@ -250,7 +279,7 @@ class Mover:
                 "c": {"b": state.boot, "a": [[name, *anchor] for name, anchor in state.anchors.items()]},
             },
         }
-        digests = [work.digests[seq] for seq in gone if seq in work.digests]
+        digests = [digest for seq, digest in work.digests.items() if state.pages.code(seq) == codes.DONE]
         if digests:
             head["h"] = pack_words("Q", digests)
         session.unsettle()
@@ -264,16 +293,24 @@ def _jobs_held(log: Log) -> int:
 
 
 def _key_ranges(log: Log, number: int) -> list[tuple[int, int]]:
-    """The sequence numbers of which a segment has a copy, as ranges, ascending."""
-    ranges: list[tuple[int, int]] = []
-    enqueued, moved = log.rows_of(number)
-    for first, _, count in sorted(enqueued + moved):
-        last = first + count - 1
-        if ranges and first <= ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], last))
+    """Ranges of sequence numbers of which a segment may have a copy, ascending."""
+    (low, high), moved = log.keys_of(number)
+    found = [(first, first + count - 1) for first, _, count in moved]
+    if low <= high:
+        found.append((low, high))
+    spans = _merged([number for span in sorted(found) for number in span])
+    return list(zip(spans[::2], spans[1::2], strict=True))
+
+
+def _merged(spans: list[int]) -> list[int]:
+    """Flat ranges in order, neighbours and overlaps as one."""
+    merged: list[int] = []
+    for first, last in sorted(zip(spans[::2], spans[1::2], strict=True)):
+        if merged and first <= merged[-1] + 1:
+            merged[-1] = max(merged[-1], last)
         else:
-            ranges.append((first, last))
-    return ranges
+            merged += (first, last)
+    return merged
 
 
 class _Moved:

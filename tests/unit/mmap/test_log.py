@@ -128,8 +128,8 @@ def test_the_newest_copy_of_a_key_is_found(tmp_path: Path) -> None:
         pieces = handle.find(0, 100)
         assert [(p.first, p.last) for p in pieces] == [(1, 3), (4, 5), (6, 10), (50, 50)]
         assert [text_of(handle, key) for key in (3, 4, 5, 6)] == ["old3", "new4", "new5", "old6"]
-        assert handle.rows_of(1) == ([(1, 0, 10)], [])
-        assert handle.rows_of(2) == ([(50, 0, 1)], [(4, 0, 2)])
+        assert handle.keys_of(1) == ((1, 10), [])
+        assert handle.keys_of(2) == ((50, 50), [(4, 0, 2)])
         handle.close()
 
 
