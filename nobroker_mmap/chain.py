@@ -236,7 +236,12 @@ class Chain:
 
     def find(self, first: int, last: int) -> list[Piece]:
         """Pieces with the newest copies of keys, by key."""
-        return self._complete_index().find((self.reading, self.table_of(self.reading)), first, last)
+        index, active = self._complete_index(), (self.reading, self.table_of(self.reading))
+        if first == last:
+            piece = index.find_one(active, first)
+            if piece is not None:
+                return [piece]
+        return index.find(active, first, last)
 
     def keys_of(self, number: int) -> tuple[tuple[int, int], list[Row]]:
         """Bounds of the keys that ENQUEUE made in a segment, and the rows that MOVE made."""

@@ -47,11 +47,28 @@ class Table:
     appending; moved ones mostly do.
     """
 
-    __slots__ = ("enqueued", "moved")
+    __slots__ = ("_hint", "enqueued", "moved")
 
     def __init__(self, enqueued: "array[int] | None" = None, moved: "array[int] | None" = None) -> None:
         self.enqueued: array[int] = array("Q") if enqueued is None else enqueued
         self.moved: array[int] = array("Q") if moved is None else moved
+        self._hint = 0
+
+    def row_of(self, key: int) -> tuple[int, int] | None:
+        """(offset, index) of the record that made a new key. Keys asked for in their order are found at
+        once.
+        """
+        rows = self.enqueued
+        for at in (self._hint, self._hint + 2):
+            if at < len(rows) and rows[at] <= key < rows[at] + (rows[at + 1] & _COUNT):
+                break
+        else:
+            at = 2 * _bisect(rows, key) - 2
+            if at < 0 or key >= rows[at] + (rows[at + 1] & _COUNT):
+                return None
+        self._hint = at
+        place = rows[at + 1]
+        return place >> 32, (place >> 16 & _COUNT) + key - rows[at]
 
     def add(self, offset: int, rows: Iterable[Row], *, moved: bool) -> None:
         """Add the rows of one record."""
@@ -235,11 +252,13 @@ class Index:
         self._table_of = table_of
         self._sealed: list[_Entry] = []
         self._firsts: list[int] = []
+        self._any_moved = False
 
     def seal(self, segment: Segment, table: Table) -> None:
         """A sealed segment joins, after all that are there."""
         entry = _Entry(segment, *table.bounds(moved=False), *table.bounds(moved=True))
         self._sealed.append(entry)
+        self._any_moved |= entry.moved_last >= 0
         lowest = entry.first if entry.last >= 0 else (self._firsts[-1] if self._firsts else 0)
         self._firsts.append(max(lowest, self._firsts[-1] if self._firsts else 0))
 
@@ -249,15 +268,28 @@ class Index:
         while keep < len(self._sealed) and self._sealed[keep].segment.number < number:
             keep += 1
         del self._sealed[:keep], self._firsts[:keep]
+        self._any_moved = any(entry.moved_last >= 0 for entry in self._sealed)
 
     def clear(self) -> None:
         """Forget everything."""
         self._sealed.clear()
         self._firsts.clear()
+        self._any_moved = False
 
     def entries(self) -> list[_Entry]:
         """The sealed segments with the bounds of their keys."""
         return self._sealed
+
+    def find_one(self, active: tuple[Segment, Table], key: int) -> Piece | None:
+        """The piece of one key, quickly, where nothing was moved; None says to look with `find`."""
+        segment, table = active
+        if table.moved or self._any_moved:
+            return None
+        if self._firsts and not (table.enqueued and key >= table.enqueued[0]):
+            segment = self._sealed[max(0, bisect_right(self._firsts, key) - 1)].segment
+            table = self._table_of(segment)
+        row = table.row_of(key)
+        return None if row is None else Piece(segment, row[0], row[1], key, key)
 
     def find(self, active: tuple[Segment, Table] | None, first: int, last: int) -> list[Piece]:
         """Pieces that hold the newest copies of a range of keys, by key; keys that no record holds are left

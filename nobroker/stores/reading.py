@@ -137,6 +137,8 @@ class Reader:
 
     def _keep(self, record: Record) -> Decoded:
         found = Decoded(record)
+        if found.head.get("n") == 1:
+            return found  # nothing more will be asked of it
         self._cache[record.lsn] = found
         self._cached_bytes += len(record.body)
         while len(self._cache) > 1 and (
