@@ -18,13 +18,14 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
 from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
 from nobroker.state.entries import Entries
-from nobroker.state.numbers import ranges_of
+from nobroker.state.numbers import each, ranges_of
 from nobroker.state.pages import Pages
 from nobroker.state.runs import SMALL, Key, Run
 
@@ -165,6 +166,25 @@ class ReadyIndex:
             if run.low >= run.high:
                 self._drop_first(rows)
         return pieces
+
+    def put_back(self, pieces: Iterable[Piece]) -> None:
+        """Undo a `take` that came to nothing."""
+        for piece in pieces:
+            avails = iter(piece.avail if isinstance(piece.avail, list) else repeat(piece.avail))
+            for seq in each(piece.spans):
+                if self._pages.code(seq) == RETRY:
+                    self.add_own(seq, later=False)
+                else:
+                    own = (
+                        piece.lane,
+                        -piece.priority,
+                        piece.max_attempts,
+                        piece.expires,
+                        seq,
+                        1,
+                        next(avails),
+                    )
+                    self.add_run(Run(*own))
 
     def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> bool:
         return self._front(lanes, paused)[0] is not None

@@ -8,6 +8,7 @@ from itertools import chain, repeat
 from itertools import count as count_from
 from typing import Final, NamedTuple
 
+from nobroker.errors import CorruptLogError
 from nobroker.job import Job
 from nobroker.state import kinds
 from nobroker.state.machine import NEVER, Head
@@ -150,7 +151,12 @@ class Leaser:
         if session.reserve(0, sum(piece.size for piece in pieces)):
             session.unsettle()
         spans = [number for piece in pieces for number in piece.spans]
-        sources = list(self._sources(spans))
+        try:
+            sources = list(self._sources(spans))
+        except CorruptLogError:
+            state.ready.put_back(pieces)
+            session.settled()
+            raise
         head: Head = {
             "t": now,
             "w": wall,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from nobroker.clock import Clock
-from nobroker.errors import NotLeasedError
+from nobroker.errors import NobrokerError, NotLeasedError
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
@@ -24,6 +25,8 @@ from nobroker.stores.session import Session
 from nobroker.stores.settling import Settler
 from nobroker_mmap.catalog import drop_log, list_logs
 
+_log = logging.getLogger("nobroker.queue")
+
 
 class LogStore:
     """One queue in a directory. Implements `nobroker.stores.base.Store`."""
@@ -39,10 +42,16 @@ class LogStore:
         self._auto = options.auto_compact and not options.read_only
 
     def _upkeep(self) -> None:
-        """After a verb that wrote: a slice of the snapshot, a piece of compaction."""
-        self._session.step_snapshot()
-        if self._auto:
-            self._mover.step_if_due()
+        """After a verb that wrote: a slice of the snapshot, a piece of compaction.
+
+        The verb is done by then: what fails here is logged, and tried again later.
+        """
+        try:
+            self._session.step_snapshot()
+            if self._auto:
+                self._mover.step_if_due()
+        except NobrokerError as error:
+            _log.warning("event=queue.upkeep_failed queue=%s error=%s", self._session.log.path, error)
 
     # -- work
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from nobroker.job import Job, JobState
@@ -93,12 +94,8 @@ class Looker:
         session = self._session
         with session.reading():
             now = self._current()
-            state = session.state
-            lanes = None if lane is None else (lane,)
             if wanted is JobState.READY:
-                expired = sorted((-lease.priority, lease.deadline, seq) for seq, lease in state.overdue(now))
-                mine = [key for key in expired if lane is None or state.pages.lane(key[2]) == lane]
-                order: Iterator[int] = iter(list(state.ready.in_order(lanes, mine)))
+                order = self._ready_order(lane, now)
             else:
                 order = self._all(wanted)
         while True:
@@ -125,6 +122,18 @@ class Looker:
                 if job is not None and (wanted is None or job.state is wanted):
                     some.append(job)
         return some, False
+
+    def _ready_order(self, lane: str | None, now: int) -> Iterator[int]:
+        """Waiting jobs in the order of delivery. Whoever wants a few pays for a few; used under the mutex."""
+        state = self._session.state
+        lanes = None if lane is None else (lane,)
+        expired = sorted((-lease.priority, lease.deadline, seq) for seq, lease in state.overdue(now))
+        mine = [key for key in expired if lane is None or state.pages.lane(key[2]) == lane]
+        first = list(islice(state.ready.in_order(lanes, mine), _SLICE))
+        yield from first
+        if len(first) == _SLICE:
+            seen = set(first)
+            yield from [seq for seq in self._session.state.ready.in_order(lanes, mine) if seq not in seen]
 
     def _all(self, wanted: JobState | None) -> Iterator[int]:
         """Sequence numbers of jobs that may have the state, ascending; the state may be replaced between two

@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -38,6 +39,8 @@ CAREFUL_US: Final = 60_000_000
 """For so long after a crash of the machine leases are durable before they are handed out."""
 _RECLAIM_AT_ONCE: Final = 20_000
 _SNAPSHOT_SLICE: Final = 64
+
+_log = logging.getLogger("nobroker.queue")
 
 Part = tuple[int, Head, bytes]
 
@@ -120,6 +123,7 @@ class Session(Following):
 
     def _lock_again(self) -> None:
         """The log was opened anew: after a fork, or because the lock file was replaced."""
+        self._slicing = threading.Lock()  # another thread of the parent may have had it
         for _ in range(3):
             self._loaded = False
             try:
@@ -136,10 +140,17 @@ class Session(Following):
         self._touched = False
         try:
             if not failed and self._snapshot is None and self.log.snapshot_due():
-                writer = self.log.begin_snapshot()
-                self._snapshot = Snapshotting(writer, snapshots.capture(self.state), os.getpid())
+                self._begin_snapshot()
         finally:
             self.log.unlock()
+
+    def _begin_snapshot(self) -> None:
+        try:
+            writer = self.log.begin_snapshot()
+        except StorageError as error:  # a snapshot is a cache: the verb was done, and is not failed for it
+            _log.warning("event=queue.snapshot_failed queue=%s error=%s", self.log.path, error)
+            return
+        self._snapshot = Snapshotting(writer, snapshots.capture(self.state), os.getpid())
 
     def unsettle(self) -> None:
         """Say that the state is changed ahead of its record."""
@@ -161,6 +172,7 @@ class Session(Following):
         if self.state.boot != self._boot and self.state.boot:
             head["x"] = True
         self.append([(kinds.ANCHOR, head, b"")])
+        self.log.sync_now()
         return self.now()
 
     def in_grace(self) -> bool:

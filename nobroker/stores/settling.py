@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nobroker.errors import NotLeasedError
+from nobroker.errors import CorruptLogError, NotLeasedError
 from nobroker.job import Job
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL
@@ -114,7 +114,12 @@ class Settler:
         with session.transaction() as now:
             found = self.sort_out(jobs)
             parts = self.ack_parts(found, [result for _, result in acks], now)
-            taken = self._leaser.take(now, count, timeout_us, lanes) if count else None
+            try:
+                taken = self._leaser.take(now, count, timeout_us, lanes) if count else None
+            except CorruptLogError:
+                if parts:  # a job ahead cannot be read; that is no reason to do the finished ones again
+                    session.append(parts)
+                raise
             if taken is not None:
                 parts.append(taken.part)
             end = session.append(parts) if parts else session.log.position
