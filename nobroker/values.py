@@ -167,20 +167,8 @@ def _from_extension(code: int, data: bytes) -> Any:
     return from_extension(code, data)
 
 
-def unpack_plain(packed: bytes | memoryview) -> Any:
-    """A record's head: strings, numbers, bins, lists and maps, without extension types.
-
-    Raises:
-        ValueError: as `unpack`.
-    """
-    try:
-        return msgpack.unpackb(packed, strict_map_key=False, unicode_errors="surrogatepass")
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:
-        raise ValueError(f"not a record's head: {error}") from error
-
-
 def pack_plain(value: Any) -> bytes:
-    """The reverse of `unpack_plain`; takes what the library itself made.
+    """Pack a record's head or what else the library itself made: no extension types. `Record.head` reads it.
 
     Raises:
         TypeError, OverflowError: that was something else.

@@ -27,8 +27,6 @@ MAX_GROUP_SIZE: Final = 256 * MIB
 OVERSIZE_STEP: Final = 64 * KIB
 """A segment above the largest power of two grows in these steps."""
 MAX_FILE_SIZE: Final = MAX_GROUP_SIZE + 2 * OVERSIZE_STEP
-MAX_HEAD_DEPTH: Final = 16
-MAX_ROW_COUNT: Final = 0xFFFF
 MAX_MAPPED_SEGMENTS: Final = 128
 MIN_SNAPSHOT_GROWTH: Final = 4 * MIB
 MAX_SNAPSHOT_SIZE: Final = 2**32

@@ -129,16 +129,6 @@ class Pages:
                 return False
         return True
 
-    def known(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The sequence numbers in `first..last` that are not NONE, as `(seq, code)`."""
-        for number, low, high in _cuts(first, last):
-            page = self.table.get(number)
-            if page is not None:
-                base = number << SHIFT
-                for offset in range(low, high):
-                    if page.codes[offset]:
-                        yield base + offset, page.codes[offset]
-
     def having(self, code: int) -> Iterator[int]:
         """All sequence numbers with the code, ascending."""
         for number in sorted(self.table):

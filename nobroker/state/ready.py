@@ -30,7 +30,6 @@ from nobroker.state.pages import Pages
 from nobroker.state.runs import SMALL, Key, Run
 
 Row = tuple[int, int, int, Run | None]
-FIRST: Key = (-(2**63), 0, 0)
 
 
 class Piece(NamedTuple):

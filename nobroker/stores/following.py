@@ -58,7 +58,7 @@ class Following:
             moved_types=_MOVED,
         )
         self.state = State()
-        self.reader = Reader(self.log, directory)
+        self.reader = Reader(self.log)
         self._loaded = False
         self._halted = False
 

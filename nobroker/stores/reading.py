@@ -87,9 +87,8 @@ class Past(NamedTuple):
 class Reader:
     """Jobs from the log, with the records used last at hand."""
 
-    def __init__(self, log: Log, path: Any) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._path = path
         self._cache: OrderedDict[int, Decoded] = OrderedDict()
         self._cached_bytes = 0
         self.prefix = default_prefix(log.log_id)

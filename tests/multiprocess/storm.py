@@ -35,13 +35,5 @@ def consume(directory: str) -> None:
             queue.ack_many(queue.lease(100, wait=1.0, lanes=["junk"]))
 
 
-def compact(directory: str) -> None:
-    """Compact for ever."""
-    with Queue(Path(directory) / "jobs", segment_size=SEGMENT) as queue:
-        while True:
-            queue.compact()
-            queue.lease(1, wait=0.2, lanes=["nobody"])
-
-
 if __name__ == "__main__":
-    {"produce": produce, "consume": consume, "compact": compact}[sys.argv[1]](*sys.argv[2:])
+    {"produce": produce, "consume": consume}[sys.argv[1]](*sys.argv[2:])

@@ -23,8 +23,12 @@ PRODUCERS = 8
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 
 
-def start(role: str, *args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, str(STORM), role, *args], stderr=subprocess.PIPE, text=True)
+def start(role: str, directory: str, *args: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(STORM), role, directory, *args]
+    if role == "compact":
+        where = ["--dir", f"{directory}/jobs"]
+        command = [sys.executable, "-m", "nobroker", *where, "compact", "--watch", "0.2"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def test_every_job_whose_enqueue_returned_is_there_once(tmp_path: Path) -> None:

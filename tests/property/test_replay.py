@@ -22,7 +22,7 @@ from nobroker.clock import ManualClock
 from nobroker.state import codes, kinds, replay, snapshots
 from nobroker.state.machine import State
 from nobroker.state.numbers import each
-from nobroker.values import pack_plain, unpack_plain
+from nobroker.values import pack_plain
 
 Record = tuple[int, dict[str, Any], int]
 NEVER = 2**61
@@ -143,7 +143,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     found: list[Record] = []
 
     def note(state: State, kind: int, head: dict[str, Any], lsn: int) -> None:
-        found.append((kind, unpack_plain(pack_plain(head)), lsn))
+        found.append((kind, msgpack.unpackb(pack_plain(head), strict_map_key=False), lsn))
         replay.apply(state, kind, head, lsn)
 
     monkeypatch.setattr("nobroker.stores.session.apply", note)
