@@ -46,42 +46,73 @@ class Appending(Reading):
             StorageError: it was not written (or, by its outcome, may have been).
             ValueError: the group is larger than 256 MiB; write it in chunks.
         """
-        chain, words = self._chain, self._words
-        lsn = chain.cursor
-        if words[APPENDED] != lsn:
-            raise RuntimeError("records of others must be applied before a group is appended")
         size = 0
         for part in parts:
             size += (_HEADER + len(part[2]) + len(part[3]) + 7) & ~7
-        segment = chain.reading
-        if lsn + size > segment.last_lsn or segment is not chain.newest or words[ACTIVE] != segment.number:
-            segment = self._make_room(size)
-            lsn = chain.cursor
-        if len(parts) == 1:  # most groups are: worth a path without lists
-            kind, flags, head, tail, _ = parts[0]
-            data, checksum = encode(
-                kind, flags | _LAST, head, tail, *segment.ids, lsn, words[DURABLE], chain.checksum
-            )
-            lsns = [lsn]
-        else:
-            data, checksum, lsns = self._frame(parts, segment, lsn)
-        end = lsn + size
-        self._unfinished = True
-        self._write(segment, data, lsn - segment.origin)
-        words[APPENDED] = end
-        self._unfinished = False
-        chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, parts[-1][0]
+        segment = self._segment_for(size)
+        chain = self._chain
+        lsn = chain.cursor
+        data, checksum, lsns = self._frame(parts, segment, lsn)
+        self._land(segment, data, lsn, lsn + size, checksum, parts[-1][0])
         for part, at in zip(parts, lsns, strict=True):
             rows, kind = part[4], part[0]
             if rows is None and kind in self._source.indexed:
                 rows = self._source.rows(segment.record_at(at - segment.origin))
             if rows:
                 chain.table.add(at - segment.origin, rows, moved=kind in self._source.moved)
+        self._landed(segment, lsn + size)
+        return lsns, lsn + size
+
+    def append_one(self, kind: int, head: bytes, tail: bytes, rows: Sequence[Row]) -> tuple[int, int]:
+        """As `append`, for a group of one record whose rows are given: most groups are like that.
+
+        Returns:
+            The LSN of the record, and its end.
+        """
+        size = (_HEADER + len(head) + len(tail) + 7) & ~7
+        segment = self._segment_for(size)
+        chain = self._chain
+        lsn = chain.cursor
+        end = lsn + size
+        number, lineage = segment.ids
+        data, checksum = encode(
+            kind, _LAST, head, tail, number, lineage, lsn, self._words[DURABLE], chain.checksum
+        )
+        self._land(segment, data, lsn, end, checksum, kind)
+        if rows:
+            chain.table.add(lsn - segment.origin, rows, moved=kind in self._source.moved)
+        self._landed(segment, end)
+        return lsn, end
+
+    def _segment_for(self, size: int) -> Segment:
+        """The newest segment, with the cursor in it and room for a group."""
+        chain, words = self._chain, self._words
+        cursor, segment = chain.cursor, chain.reading
+        if words[APPENDED] != cursor:
+            raise RuntimeError("records of others must be applied before a group is appended")
+        if (
+            cursor + size > segment.last_lsn
+            or segment is not chain.newest
+            or words[ACTIVE] != segment.number
+        ):
+            return self._make_room(size)
+        return segment
+
+    def _land(self, segment: Segment, data: bytes, lsn: int, end: int, checksum: int, kind: int) -> None:
+        """Write a group, then say that it is there."""
+        self._unfinished = True
+        self._write(segment, data, lsn - segment.origin)
+        self._words[APPENDED] = end
+        self._unfinished = False
+        chain = self._chain
+        chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, kind
+
+    def _landed(self, segment: Segment, end: int) -> None:
+        """What is looked at after every group."""
         if not locking.in_place(self._lock_fd, 0):
             raise self._lock_file_went()
-        if end - segment.base > segment.size >> 1 and self._prepared <= segment.number:
+        if end > segment.middle and self._prepared <= segment.number:
             self._prepare(segment)
-        return lsns, end
 
     def _frame(self, parts: Sequence[Part], segment: Segment, lsn: int) -> tuple[bytes, int, list[int]]:
         """Bytes of a group, the checksum of its last record, and the LSN of each."""
@@ -105,7 +136,7 @@ class Appending(Reading):
     def _write(self, segment: Segment, data: bytes, offset: int) -> None:
         """Write a group and the zeros that end it, as far as the segment has room for them."""
         room = segment.size - offset - len(data)
-        data += _TERMINATOR if room >= 64 else bytes(room)
+        data += _TERMINATOR if room >= len(_TERMINATOR) else bytes(room)
         fd = self._writing[1]  # type: ignore[index]
         try:
             files.write_at(fd, data, offset)

@@ -197,8 +197,11 @@ class Handle:
 
     # -- the lock -----------------------------------------------------------------------------------
 
-    def lock(self) -> None:
+    def lock(self) -> bool:
         """Take the mutex and the file lock, and see to it that the log can be appended to.
+
+        Returns:
+            Whether there is news: records that this handle has not read, or numbers that are `unproven`.
 
         Raises:
             LockTimeoutError: others had it for the whole timeout.
@@ -229,6 +232,7 @@ class Handle:
             if words[LINEAGE] != self._lineage or words[POISON] or words[HOLDER]:
                 self._inspect()
             words[HOLDER] = self._pid
+            return bool(words[APPENDED] != self._chain.cursor or words[UNPROVEN])
         except BaseException:
             if self._lock_fd is not None:
                 locking.unlock(self._lock_fd)

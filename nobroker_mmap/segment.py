@@ -29,6 +29,7 @@ class Segment:
         "header",
         "ids",
         "last_lsn",
+        "middle",
         "number",
         "origin",
         "path",
@@ -46,6 +47,7 @@ class Segment:
         self.place = Place(header.number, header.lineage, self.origin)
         self.ids = header.number, header.lineage
         self.last_lsn = self.origin + header.size
+        self.middle = header.base + (header.size >> 1)
         self.end = 0
         self._map: mmap.mmap | None = None
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -32,6 +32,7 @@ from nobroker.stores.following import INDEXED, Following, Options
 from nobroker.stores.reading import lease_expired, rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
+from nobroker_mmap.offsets import Row
 from nobroker_mmap.snapshot import SnapshotWriter
 
 RESERVED_AHEAD: Final = 65_536
@@ -98,20 +99,22 @@ class Session(Following):
         """Take the locks, catch up, end what time has ended; returns the queue time."""
         log = self.log
         try:
-            log.lock()
+            news = log.lock()
         except Restart:
-            self._lock_again()
+            news = self._lock_again()
         try:
-            if not self._loaded or log.behind():
+            if news or not self._loaded:
                 self.catch_up()
-            if log.unproven:
-                self._go_on_above()
+                if log.unproven:
+                    self._go_on_above()
             state = self.state
             anchor = state.anchors.get(self._namespace) if state.boot == self._boot else None
             if anchor is None:
                 now = self._write_anchor()
             else:
-                now = max(state.time, anchor[1] + self.clock.boot_us() - anchor[0])
+                now = anchor[1] + self.clock.boot_us() - anchor[0]
+                if now < state.time:
+                    now = state.time
             if (state.deadlines and state.deadlines[0][0] <= now) or (
                 state.expiries and state.expiries[0][0] <= now
             ):
@@ -121,17 +124,16 @@ class Session(Following):
             raise
         return now
 
-    def _lock_again(self) -> None:
+    def _lock_again(self) -> bool:
         """The log was opened anew: after a fork, or because the lock file was replaced."""
         self._slicing = threading.Lock()  # another thread of the parent may have had it
         for _ in range(3):
             self._loaded = False
             try:
-                self.log.lock()
-                return
+                return self.log.lock()
             except Restart:
                 continue
-        self.log.lock()
+        return self.log.lock()
 
     def end(self, failed: bool) -> None:
         """Unlock. After a failure a touched state is not believed any more."""
@@ -233,6 +235,9 @@ class Session(Following):
 
     def append(self, parts: list[Part]) -> int:
         """Append one group and apply it; returns its end."""
+        if len(parts) == 1:
+            kind, head, tail = parts[0]
+            return self.append_one(kind, head, tail, rows_of(kind, head) if kind in INDEXED else ())
         framed = [
             (kind, 0, pack_plain(head), tail, rows_of(kind, head) if kind in INDEXED else None)
             for kind, head, tail in parts
@@ -242,6 +247,15 @@ class Session(Following):
         state = self.state
         for part, lsn in zip(parts, lsns, strict=True):
             apply(state, part[0], part[1], lsn)
+        self._touched = False
+        return end
+
+    def append_one(self, kind: int, head: Head, tail: bytes, rows: Sequence[Row]) -> int:
+        """As `append`, for a group of one record with its rows of the index."""
+        packed = pack_plain(head)
+        self._touched = True
+        lsn, end = self.log.append_one(kind, packed, tail, rows)
+        apply(self.state, kind, head, lsn)
         self._touched = False
         return end
 
