@@ -236,12 +236,16 @@ class Chain:
 
     def find(self, first: int, last: int) -> list[Piece]:
         """Pieces with the newest copies of keys, by key."""
-        index, active = self._complete_index(), (self.reading, self.table_of(self.reading))
-        if first == last:
-            piece = index.find_one(active, first)
-            if piece is not None:
-                return [piece]
-        return index.find(active, first, last)
+        return self._complete_index().find((self.reading, self.table_of(self.reading)), first, last)
+
+    def find_one(self, key: int) -> Piece | None:
+        """The piece with the newest copy of one key; None when no record holds it."""
+        index, segment = self._complete_index(), self.reading
+        table = self.table if self.collecting else self.table_of(segment)
+        piece = index.find_one(segment, table, key)
+        if piece is None:
+            piece = next(iter(index.find((segment, table), key, key)), None)
+        return piece
 
     def keys_of(self, number: int) -> tuple[tuple[int, int], list[Row]]:
         """Bounds of the keys that ENQUEUE made in a segment, and the rows that MOVE made."""

@@ -144,6 +144,13 @@ class Log(Appending):
         except FileNotFoundError as error:
             raise self._gone(error) from None
 
+    def find_one(self, key: int) -> Piece | None:
+        """Where the newest copy of one key is; None when nobody wrote it. Raises as `find`."""
+        try:
+            return self._chain.find_one(key)
+        except FileNotFoundError as error:
+            raise self._gone(error) from None
+
     def read(self, where: Piece | tuple[Segment, int]) -> Record:
         """The verified record of a piece, or at (segment, offset).
 

@@ -280,9 +280,10 @@ class Index:
         """The sealed segments with the bounds of their keys."""
         return self._sealed
 
-    def find_one(self, active: tuple[Segment, Table], key: int) -> Piece | None:
-        """The piece of one key, quickly, where nothing was moved; None says to look with `find`."""
-        segment, table = active
+    def find_one(self, segment: Segment, table: Table, key: int) -> Piece | None:
+        """The piece of one key, quickly, where nothing was moved; None says to look with `find`. The segment
+        is the one that is being read, with its rows.
+        """
         if table.moved or self._any_moved:
             return None
         if self._firsts and not (table.enqueued and key >= table.enqueued[0]):

@@ -16,6 +16,10 @@ from nobroker_mmap.errors import CorruptLogError, StorageError, damaged
 from nobroker_mmap.record import Place, Record, parse, size_at
 
 
+_FIRST_LOOK = 512
+"""Most records of one job are not longer."""
+
+
 class Segment:
     """A segment of the log.
 
@@ -108,10 +112,12 @@ class Segment:
         """
         if not fmt.SEGMENT_HEADER_SIZE <= offset <= self.limit - fmt.RECORD_HEADER_SIZE or offset & 7:
             raise damaged(self.path, max(0, min(offset, self.size)), "no record can be there")
-        header = self.read(offset, fmt.RECORD_HEADER_SIZE)
-        size = size_at(header, 0)
+        data = self.read(offset, min(_FIRST_LOOK, self.limit - offset))
+        size = size_at(data, 0)
         if 0 < size <= self.limit - offset:
-            record = parse(self._map[offset : offset + size] if self._map else b"", 0, self.place, offset)
+            if size > len(data):
+                data = self._map[offset : offset + size] if self._map else b""
+            record = parse(data, 0, self.place, offset)
             if record is not None:
                 return record
         raise damaged(self.path, offset, "no record verifies here")

@@ -15,6 +15,13 @@ from nobroker.state.runs import Run, delayed_run
 
 def enqueue(state: State, head: Head, lsn: int) -> None:
     number, first, time = head["n"], head["s"], head["t"]
+    if len(head) == 3:  # nothing out of the ordinary
+        last = first + number - 1
+        state.pages.add(first, last, codes.READY, "")
+        state.ready.add_batch("", 0, 5, 0, first, number, time)
+        if last >= state.next_seq:
+            state.next_seq = last + 1
+        return
     lane, priority, attempts = head.get("l", ""), head.get("p", 0), head.get("m", 5)
     expires, wall = head.get("x", 0), head.get("w", False)
     avail: Any = head.get("a", head.get("e", time))

@@ -123,7 +123,10 @@ class State:
 
     def hold(self, lease: Lease, first: int, last: int) -> None:
         """Register jobs under a lease."""
-        self.leased.update(dict.fromkeys(range(first, last + 1), lease))
+        if first == last:
+            self.leased[first] = lease
+        else:
+            self.leased.update(dict.fromkeys(range(first, last + 1), lease))
         heapq.heappush(self.deadlines, (lease.deadline, next(self.order), lease))
         self.leases += 1
         if len(self.deadlines) > 64 + 2 * self.leases:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 from nobroker.state import codes
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, EXPIRED_LEASE, NO_EXPIRY, Entry, Lease
@@ -13,6 +14,9 @@ from nobroker.state.numbers import each, unpack_words
 def lease(state: State, head: Head, lsn: int) -> None:
     state.ready.promote(head["t"], head.get("w", 0))
     spans, token, deadline = head["q"], head["k"], head["d"]
+    if len(spans) == 2 and spans[0] == spans[1]:
+        _lease_one(state, spans[0], token, deadline, head["v"][0])
+        return
     at = 0
     for number, priority, max_attempts, expires, avail in head["v"]:
         column = unpack_words("q", avail) if type(avail) is bytes else None
@@ -33,6 +37,19 @@ def lease(state: State, head: Head, lsn: int) -> None:
             made.avails = avails
             _lease_span(state, made)
     state.next_token = max(state.next_token, token)
+
+
+def _lease_one(state: State, seq: int, token: int, deadline: int, shared: list[Any]) -> None:
+    """A lease of one job: the commonest."""
+    _, priority, max_attempts, expires, avail = shared
+    if type(avail) is bytes:
+        avail = unpack_words("q", avail)[0]
+    lane = state.pages.lane(seq)
+    _lease_span(
+        state, Lease([seq, seq], 1, token - seq, deadline, lane, priority, max_attempts, expires, avail)
+    )
+    if token >= state.next_token:
+        state.next_token = token + 1
 
 
 def _lease_span(state: State, lease: Lease) -> None:
@@ -60,6 +77,11 @@ def _lease_span(state: State, lease: Lease) -> None:
 def ack(state: State, head: Head, lsn: int) -> None:
     keep = head.get("k", 0)
     spans = head["q"]
+    if len(spans) == 2 and spans[0] == spans[1]:
+        held = state.leased.pop(spans[0], None)
+        if held is not None:
+            _finish(state, spans[0], spans[0], held, lsn if keep else 0)
+        return
     for at in range(0, len(spans), 2):
         seq, last = spans[at], spans[at + 1]
         while seq <= last:

@@ -143,6 +143,10 @@ class ReadyIndex:
 
         A job on its last try whose lease expired before is taken alone.
         """
+        if count == 1 and lanes is None and not paused and len(self.lanes) == 1:
+            first = self._take_first()
+            if first is not None:
+                return [first]
         pieces: list[Piece] = []
         while count > 0:
             rows, limit = self._front(lanes, paused)
@@ -165,6 +169,30 @@ class ReadyIndex:
             if run.low >= run.high:
                 self._drop_first(rows)
         return pieces
+
+    def _take_first(self) -> Piece | None:
+        """Take the front of the only lane where that is a job of a run without gaps, and it is sure to be
+        next: the commonest lease. None says to look properly.
+        """
+        (rows,) = self.lanes.values()
+        if not rows:
+            return None
+        run = rows[0][3]
+        if run is None or run.seqs is not None:
+            return None
+        low, avails = run.low, run.avails
+        seq = run.base + low
+        avail = run.avail if avails is None or low >= run.high else avails[low]
+        if (
+            low >= run.high
+            or self._pages.code(seq) != READY
+            or (len(rows) > 1 and rows[1][:3] <= (run.nprio, avail, seq))
+        ):
+            return None
+        run.low = low + 1
+        if run.low == run.high:
+            self._drop_first(rows)
+        return Piece([seq, seq], 1, run.lane, -run.nprio, run.max_attempts, run.expires, avail)
 
     def put_back(self, pieces: Iterable[Piece]) -> None:
         """Undo a `take` that came to nothing."""

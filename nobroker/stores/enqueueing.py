@@ -9,12 +9,13 @@ from typing import Any, Final, overload
 from nobroker.job import Job, JobState
 from nobroker.state import kinds
 from nobroker.state.machine import Head
-from nobroker.state.numbers import column, pack_words
+from nobroker.state.numbers import pack_words
 from nobroker.stores.base import NewJobs
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.session import Part, Session
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack_value, split_array, unpack
 
+_READY: Final = JobState.READY
 _RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
 
 
@@ -41,6 +42,23 @@ class Enqueuer:
             session.log.notify()
         session.log.wait_durable(end)
         return JobBatch(session.reader.prefix, new, head, first)
+
+    def enqueue_one(self, new: NewJobs) -> Job:
+        """As `enqueue`, for one job without an id of the caller's."""
+        session = self._session
+        packed = new.batches[0][1]
+        with session.transaction() as now:
+            if session.options.max_bytes is not None:
+                session.room_for(len(packed))
+            session.reserve(1, 0)
+            seq = session.state.next_seq
+            common = _common(new, now)
+            head = {"n": 1, "s": seq, **common}
+            end = session.append_one(kinds.ENQUEUE, head, packed, ((seq, 0, 1),))
+            session.log.notify()
+        session.log.wait_durable(end)
+        avail = common.get("a", now)
+        return new_job(new, common, f"{session.reader.prefix}{seq}", seq, avail, unpack(packed)[0])
 
     def _enqueue_own(self, new: NewJobs, ids: list[str]) -> Sequence[Job]:
         """With ids of the caller's: only those not yet known are created, each once."""
@@ -250,6 +268,30 @@ def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int, keep_unt
     return kinds.MOVE, head, join_array([payload[1:] for _, payload, _ in group])
 
 
+def new_job(new: NewJobs, common: Head, job_id: str, seq: int, avail: int, payload: Any) -> Job:
+    """A job as it was just enqueued; `common` is the head that the jobs of the call share."""
+    job = Job(
+        job_id,
+        payload,
+        new.priority,
+        _READY,
+        0,
+        new.max_attempts,
+        avail / 1e6,
+        common["t"] / 1e6,
+        None,
+        None,
+        None,
+        seq,
+        new.lane,
+    )
+    if new.metadata is not None:
+        job.metadata = unpack(new.metadata)
+    if new.expires_us:
+        job.expires_at = common["x"] / 1e6
+    return job
+
+
 class JobBatch(Sequence[Job]):
     """The jobs of one call: the packed bytes, and `Job`s made when asked."""
 
@@ -307,21 +349,8 @@ class JobBatch(Sequence[Job]):
         raise IndexError(at)
 
     def _made(self, at: int, payload: Any) -> Job:
-        new, now = self._new, self._head["t"]
-        delays = new.delays_us
-        avail = column(self._head.get("a") or now, 0) if delays is None else now + delays[at]
-        job = Job(
-            f"{self._prefix}{self._first + at}" if new.ids is None else new.ids[at],
-            payload,
-            new.priority,
-            JobState.READY,
-            0,
-            new.max_attempts,
+        new, seq, head = self._new, self._first + at, self._head
+        avail = head.get("a") or head["t"] if new.delays_us is None else head["t"] + new.delays_us[at]
+        return new_job(
+            new, head, f"{self._prefix}{seq}" if new.ids is None else new.ids[at], seq, avail, payload
         )
-        job.available_at, job.enqueued_at = avail / 1e6, now / 1e6
-        job.seq, job.lane = self._first + at, new.lane
-        if new.metadata is not None:
-            job.metadata = unpack(new.metadata)
-        if new.expires_us:
-            job.expires_at = self._head["x"] / 1e6
-        return job

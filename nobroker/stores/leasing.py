@@ -148,9 +148,9 @@ class Leaser:
             self._remember_nothing(now, lanes)
             return None
         self._nothing = None
-        if session.reserve(0, sum(piece.size for piece in pieces)):
+        if session.reserve(0, 1 if count == 1 else sum(piece.size for piece in pieces)):
             session.unsettle()
-        spans = [number for piece in pieces for number in piece.spans]
+        spans = pieces[0].spans if len(pieces) == 1 else [n for piece in pieces for n in piece.spans]
         try:
             sources = list(self._sources(spans))
         except CorruptLogError:
@@ -185,6 +185,12 @@ class Leaser:
     def _sources(self, spans: list[int]) -> Iterator[tuple[Decoded, LogPiece]]:
         """The verified records of the jobs, in the order of the ranges."""
         session = self._session
+        if len(spans) == 2 and spans[0] == spans[1]:
+            found = session.log.find_one(spans[0])
+            if found is None:
+                raise session.lost(spans[0])
+            yield session.reader.of(found), found
+            return
         for at in range(0, len(spans), 2):
             expected = spans[at]
             for piece in session.log.find(spans[at], spans[at + 1]):
@@ -204,6 +210,12 @@ class Leaser:
             session.log.wait_durable(end, force=True)
         head, reader = taken.part[1], session.reader
         deadline, past = head["d"], taken.past
+        if len(taken.pieces) == 1 and taken.pieces[0].size == 1:
+            (where,), decoded, found = taken.pieces, *taken.sources[0]
+            seq, avail = found.first, where.avail
+            if isinstance(avail, int):
+                with session.reading():
+                    return [reader.leased(seq, head["k"], deadline, avail, past.get(seq), decoded, found.index)]
         avails = chain.from_iterable(
             repeat(piece.avail, piece.size) if isinstance(piece.avail, int) else piece.avail
             for piece in taken.pieces

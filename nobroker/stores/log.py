@@ -60,6 +60,11 @@ class LogStore:
         self._upkeep()
         return jobs
 
+    def enqueue_one(self, new: NewJobs) -> Job:
+        job = self._enqueuer.enqueue_one(new)
+        self._upkeep()
+        return job
+
     def restore(self, jobs: Iterable[Job]) -> int:
         added = self._enqueuer.restore(jobs)
         self._upkeep()

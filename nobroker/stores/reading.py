@@ -149,10 +149,8 @@ class Reader:
 
     def find(self, seq: int) -> tuple[Decoded, int] | None:
         """The record with the newest copy of a job, and its index there."""
-        pieces = self._log.find(seq, seq)
-        if not pieces:
-            return None
-        return self.of(pieces[0]), pieces[0].index
+        piece = self._log.find_one(seq)
+        return None if piece is None else (self.of(piece), piece.index)
 
     # -- jobs
 

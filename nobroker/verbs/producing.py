@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _PRIORITY: Final = 2**31 - 1
+_ONE: Final = ["payload"]
 
 
 class Producing(Face):
@@ -55,8 +56,10 @@ class Producing(Face):
             QueueFullError: the log would pass `max_bytes`.
         """
         ids = None if job_id is None else [arguments.own_id(job_id)]
-        packed = pack_list([payload], ["payload"])
+        packed = pack_list([payload], _ONE)
         new = self._new([(1, packed)], 1, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
+        if ids is None:
+            return self._store.enqueue_one(new)
         new.ids = ids
         return self._store.enqueue(new)[0]
 
