@@ -53,6 +53,8 @@ class Appending(Reading):
         chain = self._chain
         lsn = chain.cursor
         data, checksum, lsns = self._frame(parts, segment, lsn)
+        room = segment.last_lsn - lsn - size
+        data += _TERMINATOR if room >= len(_TERMINATOR) else bytes(room)
         self._land(segment, data, lsn, lsn + size, checksum, parts[-1][0])
         for part, at in zip(parts, lsns, strict=True):
             rows, kind = part[4], part[0]
@@ -69,14 +71,15 @@ class Appending(Reading):
         Returns:
             The LSN of the record, and its end.
         """
-        size = (_HEADER + len(head) + len(tail) + 7) & ~7
-        segment = self._segment_for(size)
-        chain = self._chain
-        lsn = chain.cursor
-        end = lsn + size
+        chain, words = self._chain, self._words
+        segment, lsn = chain.reading, chain.cursor
+        end = lsn + ((_HEADER + len(head) + len(tail) + 7) & ~7)
+        if end > segment.roomy or words[APPENDED] != lsn or words[ACTIVE] != segment.number:
+            lsns, end = self.append([(kind, 0, head, tail, list(rows))])
+            return lsns[0], end
         number, lineage = segment.ids
         data, checksum = encode(
-            kind, _LAST, head, tail, number, lineage, lsn, self._words[DURABLE], chain.checksum
+            kind, _LAST, head, tail, number, lineage, lsn, words[DURABLE], chain.checksum, _TERMINATOR
         )
         self._land(segment, data, lsn, end, checksum, kind)
         if rows:
@@ -99,9 +102,13 @@ class Appending(Reading):
         return segment
 
     def _land(self, segment: Segment, data: bytes, lsn: int, end: int, checksum: int, kind: int) -> None:
-        """Write a group, then say that it is there."""
+        """Write a group with the zeros that end it, then say that it is there."""
         self._unfinished = True
-        self._write(segment, data, lsn - segment.origin)
+        fd = self._writing[1]  # type: ignore[index]
+        try:
+            files.write_at(fd, data, lsn - segment.origin)
+        except OSError as error:
+            raise self._write_failed(error, fd, segment, lsn - segment.origin, len(data)) from error
         self._words[APPENDED] = end
         self._unfinished = False
         chain = self._chain
@@ -132,16 +139,6 @@ class Appending(Reading):
             blobs.append(blob)
             lsn += len(blob)
         return b"".join(blobs), checksum, lsns
-
-    def _write(self, segment: Segment, data: bytes, offset: int) -> None:
-        """Write a group and the zeros that end it, as far as the segment has room for them."""
-        room = segment.size - offset - len(data)
-        data += _TERMINATOR if room >= len(_TERMINATOR) else bytes(room)
-        fd = self._writing[1]  # type: ignore[index]
-        try:
-            files.write_at(fd, data, offset)
-        except OSError as error:
-            raise self._write_failed(error, fd, segment, offset, len(data)) from error
 
     def _lock_file_went(self) -> StorageError:
         return StorageError(

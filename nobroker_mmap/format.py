@@ -46,6 +46,8 @@ RECORD_MAGIC: Final = b"NBr1"
 RECORD_HEADER: Final = struct.Struct("<4sBBHIIIIQQQQQ")
 RECORD_HEADER_SIZE: Final = 64
 CHECKED_SIZE: Final = 56
+CHECKED_HEADER: Final = struct.Struct("<4sBBHIIIIQQQQ")
+"""The part of a record's header that its checksum covers."""
 """How much of a record's header its checksum covers."""
 TERMINATOR: Final = bytes(64)
 PADDING: Final = tuple(bytes(-n % 8) for n in range(8))

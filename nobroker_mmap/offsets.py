@@ -26,6 +26,7 @@ Row = tuple[int, int, int]
 """(first key, index in the record, count)"""
 RowsOf = Callable[[Record], list[Row]]
 _COUNT = 0xFFFF
+_new = tuple.__new__
 
 
 class Piece(NamedTuple):
@@ -58,17 +59,14 @@ class Table:
         """(offset, index) of the record that made a new key. Keys asked for in their order are found at
         once.
         """
-        rows = self.enqueued
-        for at in (self._hint, self._hint + 2):
-            if at < len(rows) and rows[at] <= key < rows[at] + (rows[at + 1] & _COUNT):
-                break
-        else:
+        rows, at = self.enqueued, self._hint
+        if not (at < len(rows) and rows[at] <= key < rows[at] + (rows[at + 1] & _COUNT)):
             at = 2 * _bisect(rows, key) - 2
             if at < 0 or key >= rows[at] + (rows[at + 1] & _COUNT):
                 return None
-        self._hint = at
-        place = rows[at + 1]
-        return place >> 32, (place >> 16 & _COUNT) + key - rows[at]
+        first, place = rows[at], rows[at + 1]
+        self._hint = at if key + 1 < first + (place & _COUNT) else at + 2
+        return place >> 32, (place >> 16 & _COUNT) + key - first
 
     def add(self, offset: int, rows: Iterable[Row], *, moved: bool) -> None:
         """Add the rows of one record."""
@@ -290,7 +288,7 @@ class Index:
             segment = self._sealed[max(0, bisect_right(self._firsts, key) - 1)].segment
             table = self._table_of(segment)
         row = table.row_of(key)
-        return None if row is None else Piece(segment, row[0], row[1], key, key)
+        return None if row is None else _new(Piece, (segment, row[0], row[1], key, key))
 
     def find(self, active: tuple[Segment, Table] | None, first: int, last: int) -> list[Piece]:
         """Pieces that hold the newest copies of a range of keys, by key; keys that no record holds are left

@@ -17,7 +17,7 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import CorruptLogError
 
-_pack_header = fmt.RECORD_HEADER.pack
+_pack_checked = fmt.CHECKED_HEADER.pack
 _unpack_header = fmt.RECORD_HEADER.unpack_from
 _HEADER = fmt.RECORD_HEADER_SIZE
 _CHECKED = fmt.CHECKED_SIZE
@@ -113,19 +113,19 @@ def encode(
     lsn: int,
     durable: int,
     prev: int,
+    after: bytes = b"",
 ) -> tuple[bytes, int]:
-    """Frame one record; returns its bytes, padding included, and its checksum."""
+    """Frame one record; returns its bytes, padding and what comes `after` included, and its checksum."""
     head_size = len(head)
     size = head_size + len(tail)
-    header = _pack_header(_MAGIC, type, flags, 0, size, head_size, segno, 0, lineage, lsn, durable, prev, 0)[
-        :_CHECKED
-    ]
+    header = _pack_checked(_MAGIC, type, flags, 0, size, head_size, segno, 0, lineage, lsn, durable, prev)
+    checksum: int
     if size <= _SMALL:
-        body = head + tail
-        checksum: int = xxh3_64_intdigest(header + body)
-        return header + checksum.to_bytes(8, "little") + body + _PADDING[size & 7], checksum
-    checksum = checksum_of(header, head, tail)
-    return b"".join((header, checksum.to_bytes(8, "little"), head, tail, _PADDING[size & 7])), checksum
+        checksum = xxh3_64_intdigest(header + head + tail)
+    else:
+        checksum = checksum_of(header, head, tail)
+    framed = (header, checksum.to_bytes(8, "little"), head, tail, _PADDING[size & 7], after)
+    return b"".join(framed), checksum
 
 
 def size_at(buffer: bytes, at: int) -> int:
@@ -163,18 +163,9 @@ def parse(buffer: bytes, at: int, place: Place, offset: int) -> Record | None:
             return None
     elif checksum_of(header, body, b"") != checksum:
         return None
-    return Record(
-        lsn,
-        lsn + ((size + _HEADER + 7) & ~7),
-        kind,
-        flags,
-        head_len,
-        body,
-        number,
-        offset,
-        checksum,
-        durable,
-        previous,
+    end = lsn + ((size + _HEADER + 7) & ~7)
+    return _new(
+        Record, (lsn, end, kind, flags, head_len, body, number, offset, checksum, durable, previous)
     )
 
 

@@ -38,6 +38,7 @@ class Segment:
         "origin",
         "path",
         "place",
+        "roomy",
         "size",
     )
 
@@ -52,6 +53,7 @@ class Segment:
         self.ids = header.number, header.lineage
         self.last_lsn = self.origin + header.size
         self.middle = header.base + (header.size >> 1)
+        self.roomy = self.last_lsn - len(fmt.TERMINATOR)
         self.end = 0
         self._map: mmap.mmap | None = None
 
@@ -98,7 +100,7 @@ class Segment:
 
     def read(self, offset: int, length: int) -> bytes:
         """Bytes from the map; fewer than asked for only at the end of the file."""
-        view = self.map()
+        view = self._map or self.map()
         size = view.size()
         if size < self.size:
             raise self._short(size)
@@ -112,14 +114,13 @@ class Segment:
         """
         if not fmt.SEGMENT_HEADER_SIZE <= offset <= self.limit - fmt.RECORD_HEADER_SIZE or offset & 7:
             raise damaged(self.path, max(0, min(offset, self.size)), "no record can be there")
-        data = self.read(offset, min(_FIRST_LOOK, self.limit - offset))
-        size = size_at(data, 0)
-        if 0 < size <= self.limit - offset:
-            if size > len(data):
-                data = self._map[offset : offset + size] if self._map else b""
-            record = parse(data, 0, self.place, offset)
-            if record is not None:
-                return record
+        room = self.limit - offset
+        data = self.read(offset, _FIRST_LOOK if room > _FIRST_LOOK else room)
+        record = parse(data, 0, self.place, offset)
+        if record is None and len(data) < size_at(data, 0) <= room:
+            record = parse(self.read(offset, size_at(data, 0)), 0, self.place, offset)
+        if record is not None and record.end <= self.origin + self.limit:
+            return record
         raise damaged(self.path, offset, "no record verifies here")
 
     def _short(self, size: int) -> CorruptLogError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain, repeat
 from itertools import count as count_from
 from typing import Final, NamedTuple
@@ -127,7 +127,7 @@ class Leaser:
             taken = self.take(now, count, timeout_us, lanes)
             if taken is None:
                 return []
-            end = session.append([taken.part])
+            end = session.append_one(*taken.part)
             self.leased(taken)
         return self.jobs(taken, end)
 
@@ -139,7 +139,8 @@ class Leaser:
             self._remember_nothing(now, lanes)
             return None
         wall = session.clock.wall_us()
-        state.ready.promote(now, wall)
+        if state.ready.later or state.ready.later_wall:
+            state.ready.promote(now, wall)
         paused = frozenset(state.paused) if state.paused else _NO_LANES
         session.unsettle()
         pieces = state.ready.take(count, lanes, paused)
@@ -152,7 +153,7 @@ class Leaser:
             session.unsettle()
         spans = pieces[0].spans if len(pieces) == 1 else [n for piece in pieces for n in piece.spans]
         try:
-            sources = list(self._sources(spans))
+            sources = self._sources(spans)
         except CorruptLogError:
             state.ready.put_back(pieces)
             session.settled()
@@ -182,24 +183,25 @@ class Leaser:
         if session.log.has_waiters() and state.ready.has_ready(None, _NO_LANES):
             session.log.notify()
 
-    def _sources(self, spans: list[int]) -> Iterator[tuple[Decoded, LogPiece]]:
+    def _sources(self, spans: list[int]) -> list[tuple[Decoded, LogPiece]]:
         """The verified records of the jobs, in the order of the ranges."""
         session = self._session
         if len(spans) == 2 and spans[0] == spans[1]:
             found = session.log.find_one(spans[0])
             if found is None:
                 raise session.lost(spans[0])
-            yield session.reader.of(found), found
-            return
+            return [(session.reader.of(found), found)]
+        sources: list[tuple[Decoded, LogPiece]] = []
         for at in range(0, len(spans), 2):
             expected = spans[at]
             for piece in session.log.find(spans[at], spans[at + 1]):
                 if piece.first != expected:
                     break
                 expected = piece.last + 1
-                yield session.reader.of(piece), piece
+                sources.append((session.reader.of(piece), piece))
             if expected != spans[at + 1] + 1:
                 raise session.lost(expected)
+        return sources
 
     def jobs(self, taken: Taken, end: int) -> list[Job]:
         """The leased jobs, decoded outside the file lock; durable first where the machine crashed a moment
@@ -210,12 +212,14 @@ class Leaser:
             session.log.wait_durable(end, force=True)
         head, reader = taken.part[1], session.reader
         deadline, past = head["d"], taken.past
-        if len(taken.pieces) == 1 and taken.pieces[0].size == 1:
-            (where,), decoded, found = taken.pieces, *taken.sources[0]
-            seq, avail = found.first, where.avail
-            if isinstance(avail, int):
-                with session.reading():
-                    return [reader.leased(seq, head["k"], deadline, avail, past.get(seq), decoded, found.index)]
+        first = taken.pieces[0]
+        if first.size == 1 and len(taken.pieces) == 1 and type(first.avail) is int:
+            decoded, piece = taken.sources[0]
+            seq = piece.first
+            with session.reading():
+                return [
+                    reader.leased(seq, head["k"], deadline, first.avail, past.get(seq), decoded, piece.index)
+                ]
         avails = chain.from_iterable(
             repeat(piece.avail, piece.size) if isinstance(piece.avail, int) else piece.avail
             for piece in taken.pieces

@@ -46,8 +46,11 @@ class LogStore:
 
         The verb is done by then: what fails here is logged, and tried again later.
         """
+        session = self._session
+        if session.snapshotting is None and (not self._auto or self._mover.rests()):
+            return
         try:
-            self._session.step_snapshot()
+            session.step_snapshot()
             if self._auto:
                 self._mover.step_if_due()
         except NobrokerError as error:

@@ -87,6 +87,10 @@ class Mover:
             ) from error
         return CompactionResult(before, after, max(0, total - dropped), dropped)
 
+    def rests(self) -> bool:
+        """Whether there is nothing to do, and no new segment to think about: the cheap look at every call."""
+        return self._last is None and self._session.log.active_number == self._checked
+
     def step_if_due(self) -> None:
         """A bounded piece, when the log is due for it: called after an append, outside the lock."""
         session = self._session

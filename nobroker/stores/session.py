@@ -62,8 +62,8 @@ class Session(Following):
         self.clock = clock
         self._boot, self._namespace = clock.boot_id(), clock.namespace()
         self._touched = False
-        self._transaction = Transaction(self)
-        self._snapshot: Snapshotting | None = None
+        self.snapshotting: Snapshotting | None = None
+        """The snapshot that is under way."""
         self._slicing = threading.Lock()
         if not options.read_only:
             try:
@@ -92,11 +92,14 @@ class Session(Following):
 
     # -- transactions
 
-    def transaction(self) -> Transaction:
-        return self._transaction
+    def transaction(self) -> Session:
+        """`with session.transaction() as now:`: the locks are held, the state is that of the log, what time
+        has ended is written down; `now` is the queue time. After an exception a touched state is not
+        believed any more.
+        """
+        return self
 
-    def begin(self) -> int:
-        """Take the locks, catch up, end what time has ended; returns the queue time."""
+    def __enter__(self) -> int:
         log = self.log
         try:
             news = log.lock()
@@ -135,16 +138,23 @@ class Session(Following):
                 continue
         return self.log.lock()
 
-    def end(self, failed: bool) -> None:
-        """Unlock. After a failure a touched state is not believed any more."""
-        if failed and self._touched:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and self._touched:
             self.spoil()
         self._touched = False
         try:
-            if not failed and self._snapshot is None and self.log.snapshot_due():
+            if kind is None and self.snapshotting is None and self.log.snapshot_due():
                 self._begin_snapshot()
         finally:
             self.log.unlock()
+        if kind is Restart:
+            self.spoil()
+            where = self.log.path
+            raise StorageError(
+                f"{where} was changed by others in the midst of this call; try again", path=where
+            )
 
     def _begin_snapshot(self) -> None:
         try:
@@ -152,7 +162,7 @@ class Session(Following):
         except StorageError as error:  # a snapshot is a cache: the verb was done, and is not failed for it
             _log.warning("event=queue.snapshot_failed queue=%s error=%s", self.log.path, error)
             return
-        self._snapshot = Snapshotting(writer, snapshots.capture(self.state), os.getpid())
+        self.snapshotting = Snapshotting(writer, snapshots.capture(self.state), os.getpid())
 
     def unsettle(self) -> None:
         """Say that the state is changed ahead of its record."""
@@ -250,11 +260,10 @@ class Session(Following):
         self._touched = False
         return end
 
-    def append_one(self, kind: int, head: Head, tail: bytes, rows: Sequence[Row]) -> int:
+    def append_one(self, kind: int, head: Head, tail: bytes, rows: Sequence[Row] = ()) -> int:
         """As `append`, for a group of one record with its rows of the index."""
-        packed = pack_plain(head)
         self._touched = True
-        lsn, end = self.log.append_one(kind, packed, tail, rows)
+        lsn, end = self.log.append_one(kind, pack_plain(head), tail, rows)
         apply(self.state, kind, head, lsn)
         self._touched = False
         return end
@@ -293,34 +302,34 @@ class Session(Following):
 
     def step_snapshot(self) -> None:
         """Write a slice of the snapshot that is under way, outside all file locks."""
-        if self._snapshot is None or not self._slicing.acquire(blocking=False):
+        if self.snapshotting is None or not self._slicing.acquire(blocking=False):
             return
         try:
-            snapshot = self._snapshot
+            snapshot = self.snapshotting
             if snapshot is None:
                 return
             if snapshot.pid != os.getpid():  # a forked child: the file is its parent's
-                self._snapshot = None
+                self.snapshotting = None
                 return
             for _ in range(_SNAPSHOT_SLICE):
                 item = next(snapshot.objects, None)
                 if item is None:
                     snapshot.writer.commit()
-                    self._snapshot = None
+                    self.snapshotting = None
                     return
                 snapshot.writer.write(item)
         except BaseException:
-            self._snapshot = None
+            self.snapshotting = None
             raise
         finally:
             self._slicing.release()
 
     def close(self) -> None:
         """Close the log; the last one out leaves a snapshot and a clean end."""
-        if self._snapshot is not None:
-            if self._snapshot.pid == os.getpid():
-                self._snapshot.writer.abort()
-            self._snapshot = None
+        if self.snapshotting is not None:
+            if self.snapshotting.pid == os.getpid():
+                self.snapshotting.writer.abort()
+            self.snapshotting = None
         self.log.close(None if self.options.read_only else self._write_snapshot)
 
     def _write_snapshot(self, writer: Any) -> None:
@@ -328,26 +337,3 @@ class Session(Following):
             self.catch_up()
         for item in snapshots.capture(self.state):
             writer.write(item)
-
-
-class Transaction:
-    """`with session.transaction() as now:`"""
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __enter__(self) -> int:
-        return self._session.begin()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._session.end(kind is not None)
-        if kind is Restart:
-            self._session.spoil()
-            where = self._session.log.path
-            raise StorageError(
-                f"{where} was changed by others in the midst of this call; try again", path=where
-            )
