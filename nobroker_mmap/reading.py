@@ -18,6 +18,7 @@ from nobroker_mmap.record import Record, Scan
 from nobroker_mmap.segment import Segment
 
 _LOOKS = 5
+_LAST = fmt.LAST_OF_GROUP
 _OWN = frozenset({fmt.CLOSE, fmt.GAP})
 """Types that say nothing to the application."""
 
@@ -102,12 +103,17 @@ class Reading(Handle):
             try:
                 if goal is not None and self._words[ctl.ACTIVE] > chain.newest.number:
                     self._catch_up_segments()
-                for group in self._groups(goal):
+                group: list[Record] = []
+                for record in self._scan(goal):
+                    group.append(record)
+                    if not record.flags & _LAST:
+                        continue
                     chain.accept(group)
                     self.recovery.records_applied += len(group)
                     for record in group:
                         if record.type >= fmt.FIRST_APPLICATION_TYPE or self._concerns(record):
                             yield record
+                    group = []
                     if limit_bytes is not None and chain.cursor - start >= limit_bytes:
                         return
                 if segment is not chain.reading:
@@ -143,8 +149,8 @@ class Reading(Handle):
             return None
         return int(words[ctl.APPENDED])
 
-    def _groups(self, goal: int | None) -> Iterator[list[Record]]:
-        """Whole groups of the segment the cursor is in."""
+    def _scan(self, goal: int | None) -> Scan:
+        """The records after the cursor in its segment."""
         chain = self._chain
         segment = chain.reading
         stop = segment.limit
@@ -155,14 +161,7 @@ class Reading(Handle):
         except FileNotFoundError:
             self._refuse_retired(segment)
             raise damaged(segment.path, 0, "the file is missing") from None
-        group: list[Record] = []
-        last = fmt.LAST_OF_GROUP
-        scan = Scan(segment.read, segment.place, chain.offset, stop, chain.checksum, chained=chain.chained)
-        for record in scan:
-            group.append(record)
-            if record.flags & last:
-                yield group
-                group = []
+        return Scan(segment.read, segment.place, chain.offset, stop, chain.checksum, chained=chain.chained)
 
     def _stuck(self, goal: int | None) -> None:
         """At the cursor nothing verifies though it should. Look again, or say what is wrong."""
@@ -172,7 +171,7 @@ class Reading(Handle):
             self._refuse_retired(segment)
             if not self.read_only:
                 self._refuse_stale()
-            for _group in self._groups(goal):
+            if any(record.flags & _LAST for record in self._scan(goal)):
                 return
         scan = Scan(
             segment.read, segment.place, chain.offset, segment.limit, chain.checksum, chained=chain.chained

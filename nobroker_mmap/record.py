@@ -28,14 +28,7 @@ _SMALL = 16 * fmt.KIB
 """Up to this size one more copy is cheaper than a streaming checksum."""
 
 
-class Record(NamedTuple):
-    """One verified record.
-
-    `lsn` is where it begins and `end` where the next may; `offset` is its place in the file of segment
-    `segment`; `previous` is the checksum of the record before it; `durable` the LSN up to which all was
-    known to be on the disk.
-    """
-
+class _Fields(NamedTuple):
     lsn: int
     end: int
     type: int
@@ -48,12 +41,25 @@ class Record(NamedTuple):
     durable: int
     previous: int
 
+
+class Record(_Fields):
+    """One verified record.
+
+    `lsn` is where it begins and `end` where the next may; `offset` is its place in the file of segment
+    `segment`; `previous` is the checksum of the record before it; `durable` the LSN up to which all was
+    known to be on the disk.
+    """
+
+    _head: dict[str, Any] | None = None
+
     def head(self) -> dict[str, Any]:
-        """The decoded head.
+        """The decoded head: for all who ask the same object, to be read only.
 
         Raises:
             CorruptLogError: the record verified but its head is not a map of the kind that is written here.
         """
+        if self._head is not None:
+            return self._head
         try:
             head = msgpack.unpackb(
                 self.body[: self.head_len],
@@ -67,6 +73,7 @@ class Record(NamedTuple):
             raise self._bad(f"its head does not decode ({error})") from error
         if type(head) is not dict:
             raise self._bad("its head is not a map")
+        self._head = head
         return head
 
     @property

@@ -24,6 +24,8 @@ from nobroker_mmap.record import Record
 
 INDEXED: Final = frozenset({kinds.ENQUEUE, kinds.MOVE})
 _MOVED: Final = frozenset({kinds.MOVE})
+_TRIM_AFTER: Final = 1000
+"""Records of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Following:
         self.reader = Reader(self.log)
         self._loaded = False
         self._halted = False
+        self._untrimmed = 0
 
     def spoil(self) -> None:
         """Throw the state away; the next use loads it from the log."""
@@ -121,12 +124,15 @@ class Following:
 
     def _replay(self) -> None:
         for record in self.log.records():
+            self._untrimmed += 1
             try:
                 apply(self.state, record.type, record.head(), record.lsn)
             except (KeyError, TypeError, ValueError, IndexError, AttributeError, CorruptLogError) as error:
                 self._stop_at(record, error)
                 return
-        self.state.ready.trim()
+        if self._untrimmed > _TRIM_AFTER:
+            self._untrimmed = 0
+            self.state.ready.trim()
 
     def _stop_at(self, record: Record, cause: Exception) -> None:
         """A record that verifies and still is none of ours. Reading only, what stands before it is shown."""
