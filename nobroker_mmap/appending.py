@@ -93,11 +93,7 @@ class Appending(Reading):
         cursor, segment = chain.cursor, chain.reading
         if words[APPENDED] != cursor:
             raise RuntimeError("records of others must be applied before a group is appended")
-        if (
-            cursor + size > segment.last_lsn
-            or segment is not chain.newest
-            or words[ACTIVE] != segment.number
-        ):
+        if cursor + size > segment.last_lsn or segment is not chain.newest or words[ACTIVE] != segment.number:
             return self._make_room(size)
         return segment
 

@@ -171,9 +171,7 @@ def parse(buffer: bytes, at: int, place: Place, offset: int) -> Record | None:
     elif checksum_of(header, body, b"") != checksum:
         return None
     end = lsn + ((size + _HEADER + 7) & ~7)
-    return _new(
-        Record, (lsn, end, kind, flags, head_len, body, number, offset, checksum, durable, previous)
-    )
+    return _new(Record, (lsn, end, kind, flags, head_len, body, number, offset, checksum, durable, previous))
 
 
 Reader = Callable[[int, int], bytes]

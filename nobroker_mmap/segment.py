@@ -15,7 +15,6 @@ from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import CorruptLogError, StorageError, damaged
 from nobroker_mmap.record import Place, Record, parse, size_at
 
-
 _FIRST_LOOK = 512
 """Most records of one job are not longer."""
 

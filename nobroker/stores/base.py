@@ -56,7 +56,7 @@ class Store(Protocol):
     def enqueue(self, new: NewJobs) -> Sequence[Job]: ...
 
     def enqueue_one(self, new: NewJobs) -> Job:
-        """As `enqueue`, for one job without an id of the caller's: the commonest call is worth its own way."""
+        """As `enqueue`, for one job without an id of the caller's: the commonest call."""
 
     def lease(
         self,

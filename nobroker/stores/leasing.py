@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import chain, repeat
-from itertools import count as count_from
 from typing import Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
@@ -80,8 +79,11 @@ class Leaser:
         end = time.monotonic() + wait
         woken = False
         while True:
+            # Where the flag was up before, whoever appended after this look saw it: the cheap look is enough.
+            announced = log.has_waiters()
             ticket = log.announce()
-            jobs = self._attempt(count, timeout_us, lanes)
+            sure = announced and self._surely_nothing(lanes)
+            jobs = [] if sure else self._attempt(count, timeout_us, lanes)
             remaining = end - time.monotonic()
             if jobs or remaining <= 0 or (stop is not None and stop()):
                 return jobs
@@ -224,21 +226,13 @@ class Leaser:
             repeat(piece.avail, piece.size) if isinstance(piece.avail, int) else piece.avail
             for piece in taken.pieces
         )
-        tokens = count_from(head["k"])
+        token = head["k"]
+        jobs: list[Job] = []
         with session.reading():
-            return [
-                reader.leased(
-                    seq,
-                    next(tokens),
-                    deadline,
-                    next(avails),
-                    past.get(seq),
-                    decoded,
-                    piece.index + seq - piece.first,
-                )
-                for decoded, piece in taken.sources
-                for seq in range(piece.first, piece.last + 1)
-            ]
+            for decoded, piece in taken.sources:
+                jobs += reader.leased_run(piece, token, deadline, avails, past, decoded)
+                token += piece.last - piece.first + 1
+        return jobs
 
     def _remember_nothing(self, now: int, lanes: tuple[str, ...] | None) -> None:
         session = self._session

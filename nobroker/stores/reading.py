@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
@@ -72,6 +73,10 @@ class Decoded:
             path=f"segment {self.record.segment}",
             offset=self.record.offset,
         )
+
+
+_PLAIN_KEYS: Final = frozenset("nstpmla")
+"""Keys of the head of a record whose jobs differ in nothing but payload and time."""
 
 
 class Past(NamedTuple):
@@ -223,6 +228,47 @@ class Reader:
             job.progress, job.job_state = past.progress, past.state
             job.cancel_requested = past.flags & CANCEL != 0
         return job
+
+    def leased_run(
+        self,
+        piece: Piece,
+        token: int,
+        deadline: int,
+        avails: Iterator[int],
+        past: dict[int, Past],
+        found: Decoded,
+    ) -> list[Job]:
+        """As `leased`, for the jobs of a piece; their tokens count up from `token`."""
+        head, start, first = found.head, piece.index - piece.first, piece.first
+        numbers = range(first, piece.last + 1)
+        if past or not head.keys() <= _PLAIN_KEYS:
+            return [
+                self.leased(
+                    seq, seq - first + token, deadline, next(avails), past.get(seq), found, start + seq
+                )
+                for seq in numbers
+            ]
+        prefix, value, leased = self.prefix, found.value, JobState.LEASED
+        priority, limit, lane = head.get("p", 0), head.get("m", 5), head.get("l", "")
+        enqueued, until, delta = head["t"] / 1e6, deadline / 1e6, token - first
+        return [
+            Job(
+                f"{prefix}{seq}",
+                value(start + seq),
+                priority,
+                leased,
+                1,
+                limit,
+                avail / 1e6,
+                enqueued,
+                until,
+                seq + delta,
+                None,
+                seq,
+                lane,
+            )
+            for seq, avail in zip(numbers, avails, strict=False)
+        ]
 
     def past(self, seq: int, entry: Entry) -> Past:
         """What an entry says of a job, with the values it refers to."""

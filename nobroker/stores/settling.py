@@ -47,6 +47,12 @@ class Settler:
         found = Settled()
         seen: set[int] = set()
         for index, job in enumerate(jobs):
+            plain = self._plainly_held(job)
+            if plain:
+                if plain not in seen:
+                    seen.add(plain)
+                    found.held.append((plain, index))
+                continue
             seq, token = self._lookup.resolve(job)
             if seq is None:
                 found.missing.append(index)

@@ -1,8 +1,8 @@
 """What the threads of one run share.
 
 Invariants:
-- `Run.changed` guards every field of `Run` that changes, and every `Hand`. No queue verb and no user code
-  runs under it.
+- `Run.guard`, the lock of `Run.changed`, guards every field of `Run` that changes, and every `Hand`. No queue
+  verb and no user code runs under it.
 - A job in hand is in exactly one `Hand`, from the moment its lease is known until its ack, nack or release
   is written; the heartbeat extends all of them.
 - Another thread takes jobs out of a slot's hand only while the slot's place is HANDLER or ENDED; a slot
@@ -148,7 +148,8 @@ class Run:
         self.max_jobs = sys.maxsize if max_jobs is None else max_jobs
 
         self.mailbox: SimpleQueue[Note] = SimpleQueue()
-        self.changed = threading.Condition(threading.Lock())
+        self.guard = threading.Lock()
+        self.changed = threading.Condition(self.guard)
         self.leader = threading.Lock()  # whoever holds it waits for jobs; the other idle slots wait for it
         self.stats = WorkerStats()
         self.slots: list[Post] = []

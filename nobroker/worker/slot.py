@@ -8,6 +8,7 @@ from nobroker.errors import QueueClosedError
 from nobroker.job import Job
 from nobroker.worker import facts
 from nobroker.worker.calling import Caller
+from nobroker.worker.outcome import Outcome
 from nobroker.worker.recording import TRANSIENT, Pauses, Recorder, is_final
 from nobroker.worker.run import Hand, Held, Note, Place, Run
 
@@ -46,12 +47,14 @@ class Slot:
         while self._obtain():
             while (held := self._begin()) is not None:
                 outcome = self._caller.call(held.job)
-                if not self._back_from_handler(held):
+                if not self._back_from_handler(held, outcome):
                     return
-                if outcome.error is None:
-                    self._succeeded(held, outcome.value)
-                else:
+                if outcome.error is not None:
                     self._failed(outcome.error)
+                elif not self.hand.todo:
+                    self._recorder.settle(self.hand, more=True)
+                elif time.monotonic() - self._first_done > BATCH_ACK_AFTER_S:
+                    self._recorder.settle(self.hand, more=False)
                 del outcome, held  # an idle worker keeps no payload, and no handler's objects by a traceback
             if self.hand.done:
                 self._recorder.settle(self.hand, more=False)
@@ -118,7 +121,7 @@ class Slot:
         run = self._run
         sure: Held | None = None
         while True:
-            with run.changed:
+            with run.guard:
                 if run.stopping or not self.hand.todo:
                     return None
                 held = self.hand.todo[0]
@@ -134,26 +137,20 @@ class Slot:
             with run.changed:
                 self.hand.todo.popleft()
 
-    def _back_from_handler(self, held: Held) -> bool:
-        with self._run.changed:
+    def _back_from_handler(self, held: Held, outcome: Outcome) -> bool:
+        """Take the outcome in hand; False when the run has let go of the job."""
+        hand = self.hand
+        with self._run.guard:
             if not self._run.abandoned:
                 self.place = Place.QUEUE
+                if outcome.error is None:
+                    if not hand.done:
+                        self._first_done = time.monotonic()
+                    hand.done.append((held, outcome.value))
+                    hand.running = None
                 return True
         facts.result_discarded(held.job)
         return False
-
-    def _succeeded(self, held: Held, value: object) -> None:
-        now = time.monotonic()
-        hand = self.hand
-        with self._run.changed:
-            if not hand.done:
-                self._first_done = now
-            hand.done.append((held, value))
-            hand.running = None
-        if not hand.todo:
-            self._recorder.settle(hand, more=True)
-        elif now - self._first_done > BATCH_ACK_AFTER_S:
-            self._recorder.settle(hand, more=False)
 
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, Exception):
