@@ -166,28 +166,34 @@ class MapCache:
     def __init__(self, limit: int = fmt.MAX_MAPPED_SEGMENTS) -> None:
         self._limit = limit
         self._used: OrderedDict[int, Segment] = OrderedDict()
+        self._last: Segment | None = None
 
     def use(self, segment: Segment) -> Segment:
         """Say that a segment is about to be read."""
+        if segment is self._last:
+            return segment
         used = self._used
         number = segment.number
         if used.get(number) is segment:
             used.move_to_end(number)
-            return segment
-        self.forget(number)
-        used[number] = segment
-        if len(used) > self._limit:
-            used.popitem(last=False)[1].unmap()
+        else:
+            self.forget(number)
+            used[number] = segment
+            if len(used) > self._limit:
+                used.popitem(last=False)[1].unmap()
+        self._last = segment
         return segment
 
     def forget(self, number: int) -> None:
         """Unmap a segment that leaves."""
+        self._last = None
         segment = self._used.pop(number, None)
         if segment is not None:
             segment.unmap()
 
     def clear(self) -> None:
         """Unmap all."""
+        self._last = None
         while self._used:
             self._used.popitem()[1].unmap()
 

@@ -44,10 +44,14 @@ def _lease_one(state: State, seq: int, token: int, deadline: int, shared: list[A
     _, priority, max_attempts, expires, avail = shared
     if type(avail) is bytes:
         avail = unpack_words("q", avail)[0]
-    lane = state.pages.lane(seq)
-    _lease_span(
-        state, Lease([seq, seq], 1, token - seq, deadline, lane, priority, max_attempts, expires, avail)
-    )
+    if state.pages.turn(seq, codes.READY, codes.LEASED):
+        made = Lease([seq, seq], 1, token - seq, deadline, "", priority, max_attempts, expires, avail)
+        state.hold(made, seq, seq)
+    else:
+        lane = state.pages.lane(seq)
+        _lease_span(
+            state, Lease([seq, seq], 1, token - seq, deadline, lane, priority, max_attempts, expires, avail)
+        )
     if token >= state.next_token:
         state.next_token = token + 1
 
@@ -102,7 +106,8 @@ def _finish(state: State, first: int, last: int, lease: Lease, ref: int) -> None
     if lease.alive == 0:
         state.leases -= 1
     state.pages.set_tokens(first, last, lease.delta)
-    state.pages.fill(first, last, codes.DONE)
+    if first != last or not state.pages.turn(first, codes.LEASED, codes.DONE):
+        state.pages.fill(first, last, codes.DONE)
     if ref:
         for seq in range(first, last + 1):
             state.pages.set_ref(seq, ref)

@@ -204,6 +204,19 @@ class Pages:
             self._forget(seq >> SHIFT, page, at, at + 1)
         return old
 
+    def turn(self, seq: int, old: int, new: int) -> bool:
+        """Change one byte when it is `old`, of a job in a page without lanes; False: look properly. Neither
+        is NONE.
+        """
+        page = self.table.get(seq >> SHIFT)
+        if page is None or page.lanes is not None or page.codes[seq & MASK] != old:
+            return False
+        page.codes[seq & MASK] = new
+        counts = self.counts[0]
+        counts[old] -= 1
+        counts[new] += 1
+        return True
+
     def fill(self, first: int, last: int, code: int) -> None:
         """Change all known jobs of `first..last`; those that are not known stay so."""
         if first == last:

@@ -55,7 +55,7 @@ class Enqueuer:
             common = _common(new, now)
             head = {"n": 1, "s": seq, **common}
             end = session.append_one(kinds.ENQUEUE, head, packed, ((seq, 0, 1),))
-            session.log.notify()
+        session.log.notify()  # now that whoever wakes gets the lock at once
         session.log.wait_durable(end)
         avail = common.get("a", now)
         return new_job(new, common, f"{session.reader.prefix}{seq}", seq, avail, unpack(packed)[0])
