@@ -111,14 +111,14 @@ class Segment:
         Raises:
             CorruptLogError: nothing verifies there.
         """
-        if not fmt.SEGMENT_HEADER_SIZE <= offset <= self.limit - fmt.RECORD_HEADER_SIZE or offset & 7:
+        room = (self.end or self.size) - offset
+        if offset < fmt.SEGMENT_HEADER_SIZE or room < fmt.RECORD_HEADER_SIZE or offset & 7:
             raise damaged(self.path, max(0, min(offset, self.size)), "no record can be there")
-        room = self.limit - offset
         data = self.read(offset, _FIRST_LOOK if room > _FIRST_LOOK else room)
         record = parse(data, 0, self.place, offset)
         if record is None and len(data) < size_at(data, 0) <= room:
             record = parse(self.read(offset, size_at(data, 0)), 0, self.place, offset)
-        if record is not None and record.end <= self.origin + self.limit:
+        if record is not None and record.end - record.lsn <= room:
             return record
         raise damaged(self.path, offset, "no record verifies here")
 
