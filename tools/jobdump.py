@@ -19,12 +19,12 @@ _NUMBER_KINDS = (int, float)
 
 def header(name: str) -> str:
     """The first line of a dump of the queue `name`."""
-    return dumps({"nobroker": "jobs", "version": VERSION, "queue": name})
+    return dumps({"nobroker": "jobs", "version": VERSION, "queue": name}) + "\n"
 
 
 def to_line(job: Job) -> str:
     """One job as one line of strict JSON."""
-    return dumps(job.to_dict())
+    return dumps(job.to_dict()) + "\n"
 
 
 def is_header(line: str) -> bool:
