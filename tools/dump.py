@@ -76,7 +76,7 @@ def dump_jobs(directory: str | Path, name: str, out: IO[str], say: Say | None = 
             skipped = 1
             (say or _on_stderr)(f"the jobs are as the log had them before this: {damage}")
         out.write(jobdump.header(name))
-        _write(map(jobdump.to_line, queue._iter_jobs()), out)
+        _write(jobdump.to_lines(queue._iter_alike()), out)
     return skipped
 
 

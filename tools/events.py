@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 from nobroker.state import kinds
-from nobroker.state.numbers import each, unpack_words
+from nobroker.state.numbers import columns, each
 from nobroker.stores.reading import default_prefix
 from nobroker.values import unpack
 from nobroker_mmap.record import Record
@@ -142,17 +142,6 @@ def _seconds(value: int | None) -> float | None:
     return None if value is None else value / 1e6
 
 
-def _times(value: int | bytes | list[int], rows: slice) -> float | list[float]:
-    """Seconds: one for all, or those of the rows of a column."""
-    if isinstance(value, bytes):
-        value = list(unpack_words("q", value[8 * rows.start : 8 * rows.stop]))
-    elif isinstance(value, list):
-        value = value[rows]
-    else:
-        return value / 1e6
-    return [us / 1e6 for us in value]
-
-
 def _enqueued(head: Head) -> Any:
     return head["e"] if "e" in head else head["t"]
 
@@ -163,21 +152,22 @@ def _fields(found: Head) -> str:
 
 
 def _enqueue(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
-    enqueued = _enqueued(head)
-    _new_job(lines, head, tail, _times(enqueued, rows), _times(head.get("a", enqueued), rows))
+    enqueued = columns(_enqueued(head), rows.start, rows.stop)
+    available = columns(head["a"], rows.start, rows.stop) if "a" in head else enqueued
+    _new_job(lines, head, tail, enqueued, available)
 
 
 def _new_job(
     lines: Lines,
     head: Head,
     tail: Texts | None,
-    enqueued: float | list[float],
-    available: float | list[float],
+    enqueued: int | list[int],
+    available: int | list[int],
 ) -> None:
     lines.same({"lane": head.get("l", ""), "priority": head.get("p", 0), "max_attempts": head.get("m", 5)})
     lines.moments("enqueued_at", enqueued)
     lines.moments("available_at", available)
-    lines.moments("expires_at", _seconds(head.get("x") or None))
+    lines.moments("expires_at", head.get("x") or None)
     metadata = head.get("M")
     lines.same_text("metadata", packed_text(metadata) if isinstance(metadata, bytes) else dumps(metadata))
     if tail is None:
@@ -189,19 +179,16 @@ def _new_job(
 
 
 def _move(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
-    enqueued = _enqueued(head)
-    available = _times(head.get("a", enqueued), rows)
+    enqueued = columns(_enqueued(head), rows.start, rows.stop)
+    available = columns(head["a"], rows.start, rows.stop) if "a" in head else enqueued
     overrides = head.get("o", {})
     mine = (
         [_unpacked(overrides.get(index, {})) for index in range(rows.start, rows.stop)] if overrides else []
     )
     if any("a" in override for override in mine):
         usual = available if isinstance(available, list) else [available] * len(mine)
-        available = [
-            override["a"] / 1e6 if "a" in override else when
-            for override, when in zip(mine, usual, strict=True)
-        ]
-    _new_job(lines, head, tail, _times(enqueued, rows), available)
+        available = [override.get("a", when) for override, when in zip(mine, usual, strict=True)]
+    _new_job(lines, head, tail, enqueued, available)
     if mine:
         lines.more([_fields(_moved(override)) for override in mine])
     else:
@@ -224,12 +211,12 @@ def _moved(override: Head) -> Head:
 
 def _lease(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
     lines.texts("token", list(map(str, range(head["k"] + rows.start, head["k"] + rows.stop))))
-    lines.same({"deadline": head["d"] / 1e6})
+    lines.moments("deadline", head["d"])
 
 
 def _ack(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
     _tail(lines, "result", tail)
-    lines.moments("keep_until", _seconds(head.get("k") or None))
+    lines.moments("keep_until", head.get("k") or None)
 
 
 def _tail(lines: Lines, name: str, tail: Texts | None) -> None:
@@ -246,12 +233,12 @@ def _nack(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
         lines.texts("state", ['"dead"' if i in dead else '"done"' if i in done else '"ready"' for i in at])
     else:
         lines.same({"state": "ready"})
-    lines.moments("available_at", _times(head["a"], rows))
+    lines.moments("available_at", _avails(head["a"], rows))
     _tail(lines, "error", tail)
 
 
 def _extend(lines: Lines, head: Head, rows: slice, tail: list[Any] | None) -> None:
-    lines.same({"deadline": head["d"] / 1e6})
+    lines.moments("deadline", head["d"])
     if tail is not None:
         names = ("progress", "job_state")
         lines.more(
@@ -262,14 +249,18 @@ def _extend(lines: Lines, head: Head, rows: slice, tail: list[Any] | None) -> No
         )
 
 
+def _avails(value: int | bytes | list[int], rows: slice) -> int | list[int]:
+    return value[rows] if isinstance(value, list) else columns(value, rows.start, rows.stop)
+
+
 def _release(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
-    lines.moments("available_at", _times(head["a"], rows))
+    lines.moments("available_at", _avails(head["a"], rows))
 
 
 def _cancel(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
     waiting = sum(1 for _ in each(head.get("q", [])))
     lines.texts("state", ['"done"' if i < waiting else '"leased"' for i in range(rows.start, rows.stop)])
-    lines.moments("keep_until", _seconds(head.get("k") or None))
+    lines.moments("keep_until", head.get("k") or None)
 
 
 def _nothing(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:

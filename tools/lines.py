@@ -51,12 +51,12 @@ class Lines:
         self._columns += (repeat(self._fixed, self._count), texts)
         self._fixed = ""
 
-    def moments(self, name: str, value: float | list[float] | None) -> None:
-        """A field of seconds since the epoch: one for all, or one for each line."""
+    def moments(self, name: str, value: int | list[int] | None) -> None:
+        """A field of seconds, from microseconds since the epoch: one for all, or one for each line."""
         if isinstance(value, list):
-            self.texts(name, list(map(repr, value)))
+            self.texts(name, [repr(us / 1e6) for us in value])
         else:
-            self.same_text(name, "null" if value is None else repr(value))
+            self.same_text(name, "null" if value is None else repr(value / 1e6))
 
     def ids(self, prefix: str, seqs: Sequence[str], own: Sequence[str | None] | None) -> None:
         """The field `id`: the callers' own, and where there is none, the prefix and the sequence number."""

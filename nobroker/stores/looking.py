@@ -10,12 +10,18 @@ from nobroker.job import Job, JobState
 from nobroker.reports import QueueStats
 from nobroker.state import codes
 from nobroker.state.entries import CANCEL
+from nobroker.stores.base import Alike
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.session import Session
 from nobroker_mmap.errors import Restart
 
 _SLICE: Final = 500
 _LOOKS: Final = 5
+_ALIKE: Final = 1000
+_FEW: Final = 4
+"""Jobs that cost less one by one."""
+_HELD_BYTES: Final = 2**20
+_KNOWN: Final = range(1, codes.COUNT)
 
 
 class Looker:
@@ -104,6 +110,54 @@ class Looker:
             if ended:
                 return
 
+    def alike(self) -> Iterator[Job | Alike]:
+        """All jobs by sequence number: one by one, or many at once that hardly differ."""
+        at: int | None = 0
+        while at is not None:
+            some, at = self._some(at)
+            yield from some
+
+    def _some(self, at: int) -> tuple[list[Job | Alike], int | None]:
+        """The jobs from a sequence number on, not too many, and where to go on; None at their end."""
+        session = self._session
+        some: list[Job | Alike] = []
+        held = 0
+        with session.reading():
+            now = self._current()
+            while len(some) < _SLICE and held < _HELD_BYTES:
+                seq = session.state.pages.next_of(at, _KNOWN)
+                if seq is None:
+                    return some, None
+                many = self._waiting(seq, now)
+                if many is not None:
+                    some.append(many)
+                    held += len(many.packed)
+                    at = many.seqs.stop
+                    continue
+                job = self._job_or_none(seq, now)
+                if job is not None:
+                    some.append(job)
+                at = seq + 1
+        return some, at
+
+    def _waiting(self, seq: int, now: int) -> Alike | None:
+        """The jobs of one record from `seq` on that wait and were never leased, if there are some."""
+        session = self._session
+        state, reader = session.state, session.reader
+        code = state.pages.code(seq)
+        if code not in (codes.READY, codes.DELAYED):
+            return None
+        last = seq + state.pages.span_with(seq, seq + _ALIKE - 1, code) - 1
+        if last - seq < _FEW:
+            return None
+        try:
+            pieces = session.log.find(seq, last)
+            if not pieces or pieces[0].first != seq or pieces[0].last - seq < _FEW:
+                return None
+            return reader.alike(range(seq, pieces[0].last + 1), now, reader.of(pieces[0]), pieces[0].index)
+        except Restart:  # whoever asks for one job alone deals with it
+            return None
+
     def _slice(
         self, order: Iterator[int], wanted: JobState | None, lane: str | None
     ) -> tuple[list[Job], bool]:
@@ -140,7 +194,7 @@ class Looker:
         of them.
         """
         interesting = {
-            None: range(1, codes.COUNT),
+            None: _KNOWN,
             JobState.LEASED: (codes.LEASED,),
             JobState.DONE: (codes.DONE, codes.LEASED),
             JobState.DEAD: (codes.DEAD, codes.LEASED, *codes.WAITING),
