@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
@@ -86,9 +87,10 @@ def events(record: Record, ids: OwnIds) -> Iterator[str]:
     """
     head = record.head()
     name = kinds.NAMES.get(record.type, f"type {record.type}")
-    told = {"time": _seconds(head.get("t")), "event": name}
+    time = head.get("t")
     detail = _DETAILS.get(record.type)
     if detail is None:
+        told = {"time": None if time is None else time / 1e6, "event": name}
         yield dumps({**told, **_plain(record.type, head)}) + "\n"
         return
     own: list[str | None] | None = None
@@ -104,7 +106,8 @@ def events(record: Record, ids: OwnIds) -> Iterator[str]:
     while seqs := list(islice(numbers, AT_ONCE)):
         rows = slice(start, start + len(seqs))
         lines = Lines(len(seqs))
-        lines.same(told)
+        lines.moments("time", time)
+        lines.same_text("event", f'"{name}"')
         texts = list(map(str, seqs))
         lines.texts("seq", texts)
         lines.ids(ids.prefix, texts, own[rows] if own else ids.among(seqs))
@@ -138,10 +141,6 @@ def _seqs(kind: int, head: Head) -> Iterator[int]:
     return each(head["q"])
 
 
-def _seconds(value: int | None) -> float | None:
-    return None if value is None else value / 1e6
-
-
 def _enqueued(head: Head) -> Any:
     return head["e"] if "e" in head else head["t"]
 
@@ -164,18 +163,27 @@ def _new_job(
     enqueued: int | list[int],
     available: int | list[int],
 ) -> None:
-    lines.same({"lane": head.get("l", ""), "priority": head.get("p", 0), "max_attempts": head.get("m", 5)})
+    lines.same_fields(_sort_of(head.get("l", ""), head.get("p", 0), head.get("m", 5)))
     lines.moments("enqueued_at", enqueued)
     lines.moments("available_at", available)
     lines.moments("expires_at", head.get("x") or None)
     metadata = head.get("M")
-    lines.same_text("metadata", packed_text(metadata) if isinstance(metadata, bytes) else dumps(metadata))
+    if metadata is None:
+        lines.same_text("metadata", "null")
+    else:
+        lines.same_text("metadata", packed_text(metadata) if isinstance(metadata, bytes) else dumps(metadata))
     if tail is None:
         raise ValueError("it has no payloads")
     lines.texts("payload", tail)
     for key, name in (("c", "limit_keys"), ("b", "batch"), ("y", "after")):
         if key in head:
             lines.same({name: head[key]})
+
+
+@lru_cache(typed=True)
+def _sort_of(lane: str, priority: int, max_attempts: int) -> str:
+    """What jobs that are enqueued one by one mostly share."""
+    return dumps({"lane": lane, "priority": priority, "max_attempts": max_attempts})[1:-1]
 
 
 def _move(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:

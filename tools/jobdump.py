@@ -31,9 +31,14 @@ def to_lines(jobs: Iterable[Job | Alike]) -> Iterator[str]:
         if isinstance(job, Job):
             yield dumps(job.to_dict()) + "\n"
             continue
-        if job.packed != packed:
-            packed, payloads = job.packed, packed_texts(job.packed)
-        yield _alike(job, payloads[job.index : job.index + len(job.seqs)])
+        try:
+            if job.packed != packed:
+                packed, payloads = job.packed, packed_texts(job.packed)
+            yield _alike(job, payloads[job.index : job.index + len(job.seqs)])
+        except ValueError as error:
+            raise ValueError(
+                f"the payloads of the jobs from {job.job.id} on cannot be read: {error}"
+            ) from error
 
 
 def _alike(jobs: Alike, payloads: list[str]) -> str:

@@ -32,7 +32,11 @@ class Lines:
 
     def same(self, fields: dict[str, Any]) -> None:
         """Fields that all lines share."""
-        self._fixed += self._mark + dumps(fields)[1:-1]
+        self.same_fields(dumps(fields)[1:-1])
+
+    def same_fields(self, text: str) -> None:
+        """As `same`, of the text between the braces."""
+        self._fixed += self._mark + text
         self._mark = ","
 
     def same_text(self, name: str, text: str) -> None:

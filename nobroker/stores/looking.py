@@ -14,6 +14,7 @@ from nobroker.stores.base import Alike
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.session import Session
 from nobroker_mmap.errors import Restart
+from nobroker_mmap.offsets import Piece
 
 _SLICE: Final = 500
 _LOOKS: Final = 5
@@ -121,19 +122,21 @@ class Looker:
         """The jobs from a sequence number on, not too many, and where to go on; None at their end."""
         session = self._session
         some: list[Job | Alike] = []
-        held = 0
+        held = singly = 0
         with session.reading():
             now = self._current()
             while len(some) < _SLICE and held < _HELD_BYTES:
                 seq = session.state.pages.next_of(at, _KNOWN)
                 if seq is None:
                     return some, None
-                many = self._waiting(seq, now)
-                if many is not None:
-                    some.append(many)
-                    held += len(many.packed)
-                    at = many.seqs.stop
-                    continue
+                if seq >= singly:
+                    many = self._waiting(seq, now)
+                    if many is not None:
+                        some.append(many)
+                        held += len(many.packed)
+                        at = many.seqs.stop
+                        continue
+                    singly = seq + _FEW
                 job = self._job_or_none(seq, now)
                 if job is not None:
                     some.append(job)
@@ -147,16 +150,28 @@ class Looker:
         code = state.pages.code(seq)
         if code not in (codes.READY, codes.DELAYED):
             return None
-        last = seq + state.pages.span_with(seq, seq + _ALIKE - 1, code) - 1
-        if last - seq < _FEW:
-            return None
+        length = state.pages.span_with(seq, seq + _ALIKE - 1, code)
         try:
-            pieces = session.log.find(seq, last)
-            if not pieces or pieces[0].first != seq or pieces[0].last - seq < _FEW:
+            piece = self._together(seq, length)
+            if piece is None:
                 return None
-            return reader.alike(range(seq, pieces[0].last + 1), now, reader.of(pieces[0]), pieces[0].index)
+            return reader.alike(range(seq, piece.last + 1), now, reader.of(piece), piece.index)
         except Restart:  # whoever asks for one job alone deals with it
             return None
+
+    def _together(self, seq: int, length: int) -> Piece | None:
+        """Those of `length` jobs from `seq` on that one record holds; None when they are few."""
+        # Asked for all at once, the index would tell all the records behind the first one, too.
+        piece = None
+        asked = _FEW
+        while asked <= length:
+            piece = next(iter(self._session.log.find(seq, seq + asked - 1)), None)
+            if piece is None or piece.first != seq or piece.last - seq + 1 < _FEW:
+                return None
+            if piece.last - seq + 1 < asked or asked == length:
+                break
+            asked = min(4 * asked, length)
+        return piece
 
     def _slice(
         self, order: Iterator[int], wanted: JobState | None, lane: str | None
