@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
@@ -44,6 +44,27 @@ class NewJobs:
     expires_us: int = 0
     metadata: bytes | None = None
     ids: list[str] | None = None
+
+
+class Alike(NamedTuple):
+    """Waiting jobs that were never leased, one sequence number after the other.
+
+    Attributes:
+        job: the first of them, without its payload. They differ in the following alone.
+        seqs: the sequence numbers.
+        prefix, own: an id is the prefix and the sequence number, or the one in `own`, if there is one.
+        enqueued, available: microseconds since the epoch; one for all, or one for each.
+        packed, index: their payloads stand in this packed array, from `index` on.
+    """
+
+    job: Job
+    seqs: range
+    prefix: str
+    own: list[str | None] | None
+    enqueued: int | list[int]
+    available: int | list[int]
+    packed: bytes
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
 
 
 JobRef = Job | str
@@ -99,6 +120,8 @@ class Store(Protocol):
     def stats(self, lane: str | None) -> QueueStats: ...
 
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]: ...
+
+    def alike(self) -> Iterator[Job | Alike]: ...
 
     def requeue_dead(self, job_id: str | None) -> int: ...
 

@@ -14,7 +14,7 @@ from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
 from nobroker.state.machine import Head, id_digest
 from nobroker.state.numbers import pack_words, ranges_of
-from nobroker.stores.base import JobRef, NewJobs
+from nobroker.stores.base import Alike, JobRef, NewJobs
 from nobroker.stores.enqueueing import Enqueuer
 from nobroker.stores.following import Options
 from nobroker.stores.leasing import Leaser
@@ -137,6 +137,9 @@ class LogStore:
 
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]:
         return self._looker.jobs(state, lane)
+
+    def alike(self) -> Iterator[Job | Alike]:
+        return self._looker.alike()
 
     def is_paused(self) -> bool:
         return self._looker.is_paused()

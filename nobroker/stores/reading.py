@@ -11,7 +11,8 @@ from nobroker.job import Job, JobState
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import Head, State
-from nobroker.state.numbers import column, each
+from nobroker.state.numbers import column, columns, each
+from nobroker.stores.base import Alike
 from nobroker.values import split_array, unpack
 from nobroker_mmap.log import Log
 from nobroker_mmap.offsets import Piece
@@ -195,6 +196,34 @@ class Reader:
         if ref and code == codes.DONE:
             job.result = self.result(ref, seq)
         return job
+
+    def alike(self, seqs: range, now: int, found: Decoded, index: int) -> Alike | None:
+        """Waiting jobs that were never leased; None when their time is over at `now`."""
+        head, stop = found.head, index + len(seqs)
+        expires, metadata, ids = head.get("x"), head.get("M"), head.get("i")
+        if expires and expires <= now:
+            return None
+        enqueued = columns(head.get("e") or head["t"], index, stop)
+        job = Job(
+            self.job_id(seqs[0], found, index),
+            None,
+            head.get("p", 0),
+            max_attempts=head.get("m", 5),
+            seq=seqs[0],
+            lane=head.get("l", ""),
+            metadata=None if metadata is None else unpack(metadata),
+            expires_at=expires / 1e6 if expires else None,
+        )
+        return Alike(
+            job,
+            seqs,
+            self.prefix,
+            ids[index:stop] if ids else None,
+            enqueued,
+            columns(head["a"], index, stop) if head.get("a") else enqueued,
+            found.record.tail_bytes,
+            index,
+        )
 
     def leased(
         self, seq: int, token: int, deadline: int, avail: int, past: Past | None, found: Decoded, index: int

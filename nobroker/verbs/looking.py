@@ -8,6 +8,7 @@ from pathlib import Path
 from nobroker import arguments
 from nobroker.job import Job, JobState
 from nobroker.reports import QueueStats, RecoveryReport
+from nobroker.stores.base import Alike
 from nobroker.verbs.face import Face, id_of
 
 
@@ -45,6 +46,10 @@ class Looking(Face):
     def _iter_jobs(self, state: JobState | str | None = None) -> Iterator[Job]:
         """As `list_jobs`, a few at a time."""
         return self._store.jobs(None if state is None else JobState(state), None)
+
+    def _iter_alike(self) -> Iterator[Job | Alike]:
+        """All jobs by sequence number, those at once that hardly differ."""
+        return self._store.alike()
 
     def __len__(self) -> int:
         return self.stats().total
