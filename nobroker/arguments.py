@@ -5,6 +5,7 @@ written.
 from __future__ import annotations
 
 import math
+import os
 import re
 from typing import Any, Final
 
@@ -19,6 +20,14 @@ MAX_ID_LENGTH: Final = 255
 MAX_LANE_LENGTH: Final = 100
 MAX_COUNT: Final = 2**31
 MAX_ATTEMPTS: Final = 2**31 - 1
+
+
+def directory(path: Any) -> str:
+    """A path of text, as text."""
+    found = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(found, str):
+        raise TypeError(f"path must be a path, not {type(path).__name__}")
+    return found or os.curdir
 
 
 def seconds(name: str, value: Any, *, low: float = 0.0, positive: bool = False) -> int:

@@ -7,7 +7,6 @@ Invariants
 - After a write that failed nothing of it can be seen, or the error says that this is not known.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +14,12 @@ from nobroker_mmap import commit, files, locking, manifest, rotation
 from nobroker_mmap import control as ctl
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import StorageError
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Row
 from nobroker_mmap.reading import Reading
 from nobroker_mmap.record import encode
 from nobroker_mmap.segment import Segment
 
-_log = logging.getLogger("nobroker_mmap")
 LINEAGE, APPENDED, DURABLE, POISON, ACTIVE = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.ACTIVE
 _HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
 
@@ -221,7 +220,9 @@ class Appending(Reading):
             if files.is_regular(self.names.new(self._prepared)) is None:
                 rotation.prepare(self.names, self._prepared, size)
         except OSError as error:
-            _log.warning("%s: no space for the next segment yet (%s)", self.names.new(self._prepared), error)
+            logger().warning(
+                "%s: no space for the next segment yet (%s)", self.names.new(self._prepared), error
+            )
 
     # -- durability ---------------------------------------------------------------------------------
 
@@ -251,7 +252,7 @@ class Appending(Reading):
         words = self._words
         if words is None:
             raise StorageError(
-                f"{self.directory}: closed before the sync", path=str(self.directory), outcome="unknown"
+                f"{self.directory}: closed before the sync", path=self.directory, outcome="unknown"
             )
         if words[POISON] or words[LINEAGE] != self._lineage:
             error = self._refusal("a sync of it failed, or it was repaired, before this was durable")
@@ -269,7 +270,7 @@ class Appending(Reading):
                 return
             raise StorageError(
                 f"{self.directory}: the log moved on before this was durable",
-                path=str(self.directory),
+                path=self.directory,
                 outcome="unknown",
             )
         try:

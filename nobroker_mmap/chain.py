@@ -8,7 +8,6 @@ Invariants
 - `newest` may be ahead of `reading`, the segment the cursor is in, never behind.
 """
 
-import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,11 +15,11 @@ from typing import NamedTuple
 from nobroker_mmap import files, offsets
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import CorruptLogError, damaged
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Index, Piece, Row, RowSource, Table
 from nobroker_mmap.record import Record
 from nobroker_mmap.segment import MapCache, Segment, open_segment
 
-_log = logging.getLogger("nobroker_mmap")
 _CACHED_TABLES = 16
 _NONE: frozenset[int] = frozenset()
 
@@ -221,7 +220,7 @@ class Chain:
         try:
             offsets.write_sidecar(path, self.names.temporary(path, self.tag), segment, table)
         except OSError as error:
-            _log.warning(
+            logger().warning(
                 "%s: the index was not written (%s); it is rebuilt by a scan when needed", path, error
             )
 

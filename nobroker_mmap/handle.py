@@ -12,10 +12,8 @@ Invariants
 """
 
 import itertools
-import logging
 import os
 import threading
-from pathlib import Path
 from typing import Any
 
 from nobroker_mmap import catalog, files, locking, manifest, opening, recovery
@@ -25,12 +23,12 @@ from nobroker_mmap.chain import Chain
 from nobroker_mmap.commit import GroupCommit
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, QueueClosedError, Restart, StorageError
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import RowSource
 from nobroker_mmap.opening import Opened
-from nobroker_mmap.recovery import RecoveryReport
+from nobroker_mmap.report import RecoveryReport
 from nobroker_mmap.wake import Waiters
 
-_log = logging.getLogger("nobroker_mmap")
 _handles = itertools.count()
 
 LINEAGE, APPENDED, DURABLE, POISON = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON
@@ -42,7 +40,7 @@ class Handle:
 
     def __init__(
         self,
-        directory: Path,
+        directory: str | os.PathLike[str],
         name: str,
         *,
         segment_size: int,
@@ -52,7 +50,7 @@ class Handle:
         boot_id: str,
         source: RowSource,
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = os.fspath(directory)
         self.name = fmt.validate_name(name)
         self.names = fmt.Names(self.directory, name)
         self.segment_size = fmt.check_segment_size(segment_size)
@@ -116,9 +114,7 @@ class Handle:
             self._settle_into(opened)
             manifest.write(self.names, self._tag, self._chain.floor, self._chain.segments.values())
         except OSError as error:
-            raise StorageError(
-                f"{self.directory}: cannot be opened: {error}", path=str(self.directory)
-            ) from error
+            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=self.directory) from error
         finally:
             locking.unlock(self._lock_fd)
 
@@ -148,9 +144,7 @@ class Handle:
         try:
             self._settle_into(opening.open_read_only(self.names, self._page, self.boot))
         except OSError as error:
-            raise StorageError(
-                f"{self.directory}: cannot be opened: {error}", path=str(self.directory)
-            ) from error
+            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=self.directory) from error
 
     def _settle_into(self, opened: Opened) -> None:
         self._opened = opened
@@ -262,7 +256,7 @@ class Handle:
                 f"{self.directory}: the handle on queue {self.name!r} was closed; open it again"
             )
         if self.read_only:
-            raise StorageError(f"{self.directory}: opened read-only", path=str(self.directory))
+            raise StorageError(f"{self.directory}: opened read-only", path=self.directory)
         if self.forked:
             self._pid = os.getpid()
             self._tag = f"{self._pid}-{next(_handles)}"
@@ -300,7 +294,7 @@ class Handle:
             f"{self.directory}: {why}; this handle on queue {self.name!r} can do nothing more: close it"
             " and open the"
             " queue again",
-            path=str(self.directory),
+            path=self.directory,
         )
 
     def _refuse_stale(self) -> None:
@@ -313,12 +307,12 @@ class Handle:
     def _inspect(self) -> None:
         """Under the lock: why is the control page not as usual?"""
         self._refuse_stale()
-        _log.info("%s: process %d did not end what it did", self.names.lock, self._words[HOLDER])
+        logger().info("%s: process %d did not end what it did", self.names.lock, self._words[HOLDER])
         try:
             self._settle()
         except OSError as error:
             raise StorageError(
-                f"{self.directory}: cannot be repaired: {error}", path=str(self.directory)
+                f"{self.directory}: cannot be repaired: {error}", path=self.directory
             ) from error
 
     def _settle(self) -> None:

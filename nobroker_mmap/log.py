@@ -8,10 +8,8 @@ Invariants
 - A retirement is durable before the first file leaves.
 """
 
-import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -23,6 +21,7 @@ from nobroker_mmap.appending import Appending
 from nobroker_mmap.chain import SegmentInfo
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import LockTimeoutError, NobrokerError, Restart, StorageError, damaged
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Piece, Row, RowsOf, RowSource
 from nobroker_mmap.record import Record
 from nobroker_mmap.segment import Segment
@@ -31,7 +30,6 @@ from nobroker_mmap.snapshot import Point, SnapshotWriter
 if TYPE_CHECKING:
     from nobroker_mmap.check import Finding
 
-_log = logging.getLogger("nobroker_mmap")
 LINEAGE, APPENDED, DURABLE, POISON, WAITERS = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.WAITERS
 ACTIVE, SNAPSHOT, FLOOR = ctl.ACTIVE, ctl.SNAPSHOT, ctl.FLOOR
 _HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
@@ -59,7 +57,7 @@ class Log(Appending):
 
     def __init__(
         self,
-        directory: Path,
+        directory: str | os.PathLike[str],
         name: str,
         *,
         segment_size: int = 16 * fmt.MIB,
@@ -112,7 +110,7 @@ class Log(Appending):
     @property
     def path(self) -> str:
         """Directory and name, for messages."""
-        return str(self.directory / self.name)
+        return os.path.join(self.directory, self.name)
 
     @property
     def front_number(self) -> int:
@@ -229,7 +227,7 @@ class Log(Appending):
         except OSError as error:
             notes.append(f"{self.directory}: retired segments may come back as leftovers ({error})")
         for note in notes:
-            _log.warning("%s", note)
+            logger().warning("%s", note)
         if self._words[SNAPSHOT] < chain.segments[first_counting].base:
             self._words[SNAPSHOT] = 0  # it speaks of segments that have left: the next one is due soon
         manifest.write(self.names, self._tag, first_counting, chain.segments.values())
@@ -317,7 +315,7 @@ class Log(Appending):
             finally:
                 self.unlock()
         except (NobrokerError, Restart, OSError) as error:
-            _log.warning("%s: closed without a CLOSE record: %s", self.directory, error)
+            logger().warning("%s: closed without a CLOSE record: %s", self.directory, error)
         finally:
             self.lock_timeout = timeout
 
@@ -391,8 +389,11 @@ class Log(Appending):
 
         return check_log(self.names, self._source, self.boot)
 
-    def backup(self, target: Path) -> Path:
+    def backup(self, target: str | os.PathLike[str]) -> str:
         """Copy the log, as it is at one moment, into an empty or new directory, while others work.
+
+        Returns the directory.
+
 
         Raises:
             ValueError: the target is not empty.
@@ -400,4 +401,4 @@ class Log(Appending):
         """
         from nobroker_mmap.backup import copy_log
 
-        return copy_log(self.names, Path(target), self._words, self._chain.newest.number)
+        return copy_log(self.names, os.fspath(target), self._words, self._chain.newest.number)

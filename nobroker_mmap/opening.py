@@ -9,7 +9,6 @@ Invariants
 """
 
 import os
-from dataclasses import dataclass
 
 import msgpack
 
@@ -20,26 +19,34 @@ from nobroker_mmap.chain import numbered_files
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import CorruptLogError, StorageError, damaged
 from nobroker_mmap.record import Scan
-from nobroker_mmap.recovery import RecoveryReport, Tail
+from nobroker_mmap.recovery import Tail
+from nobroker_mmap.report import RecoveryReport
 from nobroker_mmap.segment import Segment, open_segment
 from nobroker_mmap.snapshot import Snapshot
 
 
-@dataclass
 class Opened:
     """What an opening found: the segments that count, the tail of the newest, and a snapshot that fits."""
 
-    segments: list[Segment]
-    tail: Tail
-    report: RecoveryReport
-    snapshot: Snapshot | None = None
-    unproven: bool = False
-    new_boot: bool = False
-    damage: CorruptLogError | None = None
-    lineage: int = 0
-    snapshot_used: bool = False
-    known: tuple[int, int] = (0, 0)
-    """An LSN, and the checksum of the record before it, that were seen to belong together."""
+    def __init__(
+        self,
+        segments: list[Segment],
+        tail: Tail,
+        report: RecoveryReport,
+        snapshot: Snapshot | None = None,
+        known: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.segments = segments
+        self.tail = tail
+        self.report = report
+        self.snapshot = snapshot
+        self.snapshot_used = False
+        self.known = known
+        """An LSN, and the checksum of the record before it, that were seen to belong together."""
+        self.unproven = False
+        self.new_boot = False
+        self.damage: CorruptLogError | None = None
+        self.lineage = segments[-1].header.lineage
 
 
 def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Opened:
@@ -72,8 +79,8 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
         damage = broken
         if not segments:
             raise broken
-    opened = Opened(segments, tail, report, snap, unproven=True, damage=damage, lineage=newest.header.lineage)
-    opened.known = _known(newest, tail, snap)
+    opened = Opened(segments, tail, report, snap, _known(newest, tail, snap))
+    opened.unproven, opened.damage = True, damage
     return opened
 
 
@@ -104,8 +111,7 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
         damage = broken or recovery.find_damage(fd, newest, tail, promised)
         if damage is not None:
             raise damage
-        opened = Opened(segments, tail, report, snap, lineage=newest.header.lineage)
-        opened.known = _known(newest, tail, snap)
+        opened = Opened(segments, tail, report, snap, _known(newest, tail, snap))
         _judge(opened, page, fd, trusted=trusted)
         if not poisoned:
             recovery.cut(fd, names, newest, tail, report)
@@ -241,7 +247,7 @@ def _create(
     )
     segment = rotation.make(names, header)
     start = fmt.SEGMENT_HEADER_SIZE
-    opened = Opened([segment], Tail(start, 0, 0, b"", 0, start, 0, 0), report, lineage=header.lineage)
+    opened = Opened([segment], Tail(start, 0, 0, b"", 0, start, 0, 0), report)
     _set_page(page, boot, opened, 1, keep=False)
     return opened
 

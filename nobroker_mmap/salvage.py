@@ -9,9 +9,7 @@ Invariants
   handle that remembers the lost records goes on.
 """
 
-import dataclasses
 import os
-from pathlib import Path
 
 from nobroker_mmap import control as ctl
 from nobroker_mmap import files, locking, recovery, rotation
@@ -23,7 +21,9 @@ from nobroker_mmap.losses import SMALLEST_GAP, Loss, SalvageReport, first_record
 from nobroker_mmap.segment import Segment, open_segment
 
 
-def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 10.0) -> SalvageReport:
+def salvage(
+    directory: str | os.PathLike[str], name: str, *, boot_id: str, lock_timeout: float = 10.0
+) -> SalvageReport:
     """Repair a log that cannot be opened, at the price of the records that do not verify.
 
     Raises:
@@ -31,7 +31,7 @@ def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 1
         StorageError: there is no such log, a newer release wrote it, or the disk does not allow a repair.
         CorruptLogError: there is nothing to begin from.
     """
-    names = fmt.Names(Path(directory), fmt.validate_name(name))
+    names = fmt.Names(directory, fmt.validate_name(name))
     if not numbered_files(names)["seg"]:
         raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
     held: list[int] = []
@@ -215,11 +215,10 @@ class _Salvage:
                     before.base + end - fmt.SEGMENT_HEADER_SIZE
                 )  # so that it can stand for all that is lost
                 size = fmt.segment_size_for(fmt.MIN_SEGMENT_SIZE, self._headers[number + 1].base - base)
-                header = dataclasses.replace(header, base=base, size=size)
+                header = header._replace(base=base, size=size)
             elif before.lineage == header.lineage:
                 end = min(before.size, header.base - before.base + fmt.SEGMENT_HEADER_SIZE)
-            self._headers[number] = dataclasses.replace(
-                header,
+            self._headers[number] = header._replace(
                 previous_lineage=before.lineage,
                 previous_end=end,
                 previous_checksum=header.previous_checksum or checksum,

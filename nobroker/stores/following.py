@@ -9,9 +9,7 @@ Invariants
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
 from nobroker.state import kinds, snapshots
@@ -28,8 +26,7 @@ _TRIM_AFTER: Final = 1000
 """Records of others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """How a queue was opened; see `nobroker.queue.Queue`."""
 
     fsync: bool = True
@@ -45,7 +42,7 @@ class Options:
 class Following:
     """An open log, its state, and the reader of its values."""
 
-    def __init__(self, directory: Path, name: str, options: Options, boot_id: str) -> None:
+    def __init__(self, directory: str, name: str, options: Options, boot_id: str) -> None:
         self.options = options
         self.log = Log(
             directory,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from nobroker.clock import Clock
@@ -24,14 +22,13 @@ from nobroker.stores.moving import Mover
 from nobroker.stores.session import Session
 from nobroker.stores.settling import Settler
 from nobroker_mmap.catalog import drop_log, list_logs
-
-_log = logging.getLogger("nobroker.queue")
+from nobroker_mmap.logs import logger
 
 
 class LogStore:
     """One queue in a directory. Implements `nobroker.stores.base.Store`."""
 
-    def __init__(self, directory: Path, name: str, options: Options, clock: Clock) -> None:
+    def __init__(self, directory: str, name: str, options: Options, clock: Clock) -> None:
         self._session = session = Session(directory, name, options, clock)
         self._lookup = Lookup(session)
         self._enqueuer = Enqueuer(session, self._lookup)
@@ -54,7 +51,9 @@ class LogStore:
             if self._auto:
                 self._mover.step_if_due()
         except NobrokerError as error:
-            _log.warning("event=queue.upkeep_failed queue=%s error=%s", self._session.log.path, error)
+            logger("nobroker.queue").warning(
+                "event=queue.upkeep_failed queue=%s error=%s", self._session.log.path, error
+            )
 
     # -- work
 
@@ -218,15 +217,15 @@ class LogStore:
         self._session.log.ensure_open()
         return list(self._session.log.check())
 
-    def backup(self, target: Path) -> Path:
+    def backup(self, target: str) -> str:
         self._session.log.ensure_open()
         return self._session.log.backup(target)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str:
         """The file that is written to now."""
         log = self._session.log
-        return Path(log.names.segment(log.active_number))
+        return log.names.segment(log.active_number)
 
     @property
     def recovery(self) -> RecoveryReport:
@@ -240,11 +239,11 @@ class LogStore:
         self._session.close()
 
 
-def names(directory: Path) -> list[str]:
+def names(directory: str) -> list[str]:
     """Names of the queues in a directory."""
     return list_logs(directory)
 
 
-def drop(directory: Path, name: str) -> None:
+def drop(directory: str, name: str) -> None:
     """Delete a queue's files."""
     drop_log(directory, name)

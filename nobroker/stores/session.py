@@ -13,11 +13,9 @@ Invariants
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +30,7 @@ from nobroker.stores.following import INDEXED, Following, Options
 from nobroker.stores.reading import lease_expired, rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Row
 from nobroker_mmap.snapshot import SnapshotWriter
 
@@ -41,7 +40,6 @@ CAREFUL_US: Final = 60_000_000
 _RECLAIM_AT_ONCE: Final = 20_000
 _SNAPSHOT_SLICE: Final = 64
 
-_log = logging.getLogger("nobroker.queue")
 
 Part = tuple[int, Head, bytes]
 
@@ -57,7 +55,7 @@ class Snapshotting(NamedTuple):
 class Session(Following):
     """The log, the state, the clock."""
 
-    def __init__(self, directory: Path, name: str, options: Options, clock: Clock) -> None:
+    def __init__(self, directory: str, name: str, options: Options, clock: Clock) -> None:
         super().__init__(directory, name, options, clock.boot_id())
         self.clock = clock
         self._boot, self._namespace = clock.boot_id(), clock.namespace()
@@ -160,7 +158,9 @@ class Session(Following):
         try:
             writer = self.log.begin_snapshot()
         except StorageError as error:  # a snapshot is a cache: the verb was done, and is not failed for it
-            _log.warning("event=queue.snapshot_failed queue=%s error=%s", self.log.path, error)
+            logger("nobroker.queue").warning(
+                "event=queue.snapshot_failed queue=%s error=%s", self.log.path, error
+            )
             return
         self.snapshotting = Snapshotting(writer, snapshots.capture(self.state), os.getpid())
 

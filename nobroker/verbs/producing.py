@@ -114,7 +114,7 @@ class Producing(Face):
         metadata: Any,
         lane: str,
     ) -> NewJobs:
-        new = NewJobs(batches, count, max_attempts=self.max_attempts)
+        new = NewJobs(batches, count, self.max_attempts)
         if priority != 0 or type(priority) is not int:
             new.priority = arguments.whole("priority", priority, -_PRIORITY - 1, _PRIORITY)
         if delay != 0.0 or type(delay) is bool:
