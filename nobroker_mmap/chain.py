@@ -187,10 +187,11 @@ class Chain:
         self._tables.clear()
         self._indexed = 0
 
-    def _remember(self, number: int, table: Table) -> None:
-        self._tables[number] = table
+    def _remember(self, number: int, table: Table) -> Table:
+        self._tables[number] = table = table.packed()
         while len(self._tables) > _CACHED_TABLES:
             self._tables.popitem(last=False)
+        return table
 
     def table_of(self, segment: Segment) -> Table:
         """The rows of a segment; from its sidecar when it is sealed and that is sound, else from its
@@ -207,8 +208,7 @@ class Chain:
             self.maps.use(segment)
             table = self.source.scan(segment)
             self.write_sidecar(segment, table)
-        self._remember(segment.number, table)
-        return table
+        return self._remember(segment.number, table)
 
     def write_sidecar(self, segment: Segment, table: Table) -> None:
         """Write the sidecar of a sealed segment where that is allowed. A failure costs a scan later,
@@ -249,7 +249,7 @@ class Chain:
     def keys_of(self, number: int) -> tuple[tuple[int, int], list[Row]]:
         """Bounds of the keys that ENQUEUE made in a segment, and the rows that MOVE made."""
         table = self.table_of(self.segments[number])
-        return table.bounds(moved=False), _unpacked(table.moved)
+        return table.bounds(moved=False), table.moved_rows()
 
     def moved_since(self, number: int, first: int, last: int) -> bool:
         """Has a segment after this one a moved copy of one of the keys?"""
@@ -280,8 +280,8 @@ class Chain:
                     segment.path,
                     first,
                     last,
-                    len(table.enqueued) // 2,
-                    len(table.moved) // 2,
+                    len(table.enqueued),
+                    len(table.moved),
                 )
             )
         return found
@@ -315,11 +315,6 @@ def retired_floor(record: Record) -> int:
             offset=record.offset,
         )
     return floor
-
-
-def _unpacked(rows: Iterable[int]) -> list[Row]:
-    flat = iter(rows)
-    return [(first, place >> 16 & 0xFFFF, place & 0xFFFF) for first, place in zip(flat, flat, strict=True)]
 
 
 def numbered_files(names: fmt.Names) -> dict[str, dict[int, str]]:

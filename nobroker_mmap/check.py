@@ -157,7 +157,7 @@ def _check_sidecar(names: fmt.Names, segment: Segment, table: Table, found: list
     stored = offsets.read_sidecar(path, segment)
     if stored is None:
         found.append(Finding("note", path, 0, "the index does not verify", "none: it is rebuilt when needed"))
-    elif stored.pack() != table.pack():
+    elif stored.to_bytes() != table.to_bytes():
         found.append(
             Finding("warning", path, 0, "the index does not agree with the segment", "remove the file")
         )

@@ -17,7 +17,7 @@ from xxhash import xxh3_64
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
-from nobroker_mmap.offsets import Table, unpack_rows
+from nobroker_mmap.offsets import Table, table_of_bytes
 
 _SLICE = 256 * fmt.KIB
 _KIND = "nobroker"
@@ -69,7 +69,7 @@ def load(path: str, log_id: int) -> tuple[Snapshot | None, str | None]:
     unpacker.feed(body)
     try:
         first = unpacker.unpack()
-        table = unpack_rows(first["rows"], first["e"], first["m"])
+        table = table_of_bytes(first["rows"], first["e"], first["m"])
         floor, segment = int(first["floor"]), int(first["segment"])
     except (msgpack.UnpackException, ValueError, TypeError, KeyError):
         return None, "the snapshot does not begin with what it should"
@@ -123,13 +123,13 @@ class SnapshotWriter:
         self._offset = fmt.CACHE_HEADER_SIZE
         self._fd: int | None = files.create(self._path)
         locking.try_lock(self._fd)
-        rows = table.pack()
+        rows = table.to_bytes()
         own = {
             "kind": _KIND,
             "floor": point.floor,
             "segment": point.segment,
-            "e": len(table.enqueued) // 2,
-            "m": len(table.moved) // 2,
+            "e": len(table.enqueued),
+            "m": len(table.moved),
             "rows": rows,
         }
         self.write(own)
