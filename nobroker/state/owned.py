@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 from operator import and_
 from typing import Final
 
@@ -82,7 +82,7 @@ class OwnIds:
         several comes as often.
         """
         more = [(key, seq) for key, seqs in self._more.items() for seq in seqs]
-        return _pieces(dict(self._seqs), more)
+        return _pieces(list(self._seqs), list(self._seqs.values()), more)
 
     def restore(self, keys: Sequence[int], seqs: Sequence[int]) -> None:
         """Add a piece of what `capture` gave."""
@@ -106,10 +106,11 @@ def id_digests(ids: Sequence[str]) -> list[int]:
         return [id_digest(job_id) for job_id in ids]
 
 
-def _pieces(seqs: dict[int, int], more: list[tuple[int, int]]) -> Iterator[tuple[array[int], array[int]]]:
-    keys, numbers = iter(seqs), iter(seqs.values())
-    while piece := array("Q", islice(keys, _PIECE)):
-        yield piece, array("Q", islice(numbers, _PIECE))
+def _pieces(
+    keys: list[int], seqs: list[int], more: list[tuple[int, int]]
+) -> Iterator[tuple[array[int], array[int]]]:
+    for start in range(0, len(keys), _PIECE):
+        yield array("Q", keys[start : start + _PIECE]), array("Q", seqs[start : start + _PIECE])
     if more:
         yield array("Q", [key for key, _ in more]), array("Q", [seq for _, seq in more])
 

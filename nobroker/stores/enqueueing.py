@@ -55,11 +55,12 @@ class Enqueuer:
             end = session.log.position
             first = session.state.next_seq
             head = _common(new, now)
-            if all_new or fresh:
-                batches, delays, names = new.batches, new.delays_us, ids
-                if fresh and len(fresh) != new.count:
+            names = ids if all_new else list(fresh)
+            if names:
+                batches, delays = new.batches, new.delays_us
+                if len(names) != new.count:
                     chosen = list(fresh.values())
-                    batches, names = _chosen(batches, chosen), list(fresh)
+                    batches = _chosen(batches, chosen)
                     delays = delays and array("q", [delays[index] for index in chosen])
                 session.room_for(sum(len(packed) for _, packed in batches))
                 session.reserve(len(names), 0)
