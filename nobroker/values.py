@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, pairwise
-from operator import itemgetter
 from typing import Any, Final
 
 import msgpack
@@ -249,14 +248,7 @@ def _plain(level: list[Any]) -> bool:
         keys: set[Any] = set().union(*dicts)
         if not set(map(type, keys)) <= _TEXT and not set(map(type, chain.from_iterable(dicts))) <= _KEYS:
             return False
-        inner: list[Any] = []
-        if len(keys) < len(dicts) and set(map(len, dicts)) == {len(keys)}:  # all have the same keys
-            for key in keys:
-                column = list(map(itemgetter(key), dicts))
-                if not set(map(type, column)) <= _SCALARS:
-                    inner.extend(column)
-        else:
-            inner.extend(chain.from_iterable(map(dict.values, dicts)))
+        inner: list[Any] = list(chain.from_iterable(map(dict.values, dicts)))
         if list in kinds or tuple in kinds:
             lists = [value for value in level if type(value) is list or type(value) is tuple]
             inner.extend(chain.from_iterable(lists))

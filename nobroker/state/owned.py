@@ -9,7 +9,6 @@ Whole batches are looked up, and taken in, by calls that do the walking in C.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import and_
@@ -77,12 +76,15 @@ class OwnIds:
             if len(alive) > 1:
                 self._more[key] = alive
 
-    def capture(self) -> Iterator[tuple[array[int], array[int]]]:
+    def capture(self) -> Iterator[tuple[list[int], list[int]]]:
         """A copy, given out in pieces later: hashes, and beside them the sequence numbers. A hash that has
         several comes as often.
         """
         more = [(key, seq) for key, seqs in self._more.items() for seq in seqs]
-        return _pieces(list(self._seqs), list(self._seqs.values()), more)
+        keys, seqs = list(self._seqs), list(self._seqs.values())
+        keys += [key for key, _ in more]
+        seqs += [seq for _, seq in more]
+        return ((keys[at : at + _PIECE], seqs[at : at + _PIECE]) for at in range(0, len(keys), _PIECE))
 
     def restore(self, keys: Sequence[int], seqs: Sequence[int]) -> None:
         """Add a piece of what `capture` gave."""
@@ -104,15 +106,6 @@ def id_digests(ids: Sequence[str]) -> list[int]:
         return list(map(xxh3_64_intdigest, map(str.encode, ids)))
     except UnicodeEncodeError:  # a lone surrogate, from an import
         return [id_digest(job_id) for job_id in ids]
-
-
-def _pieces(
-    keys: list[int], seqs: list[int], more: list[tuple[int, int]]
-) -> Iterator[tuple[array[int], array[int]]]:
-    for start in range(0, len(keys), _PIECE):
-        yield array("Q", keys[start : start + _PIECE]), array("Q", seqs[start : start + _PIECE])
-    if more:
-        yield array("Q", [key for key, _ in more]), array("Q", [seq for _, seq in more])
 
 
 def _keys(digests: Iterable[int]) -> list[int]:

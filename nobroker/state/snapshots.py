@@ -67,7 +67,7 @@ def _objects(
     pages: list[Any],
     entries: dict[int, Entry],
     leased: dict[int, Lease],
-    ids: Iterator[tuple[array[int], array[int]]],
+    ids: Iterator[tuple[list[int], list[int]]],
     ready: list[tuple[Run, int, int]],
     later: list[tuple[Run, int, int]],
 ) -> Iterator[list[Any] | dict[str, Any]]:
@@ -97,8 +97,8 @@ def _objects(
     for mark, runs in (("r", ready), ("d", later)):
         for run, low, high in runs:
             yield _run_object(mark, run, low, high)
-    for digests, seqs_of in ids:
-        yield ["i", pack_words("Q", digests), pack_words("Q", seqs_of)]
+    for digests, numbers in ids:
+        yield ["i", digests, numbers]
 
 
 def _run_object(mark: str, run: Run, low: int, high: int) -> list[Any]:
@@ -162,7 +162,7 @@ def _restore_item(state: State, item: list[Any]) -> None:
     elif mark in ("r", "d"):
         _restore_run(state, mark == "d", *item[1:])
     elif mark == "i":
-        state.ids.restore(unpack_words("Q", item[1]), unpack_words("Q", item[2]))
+        state.ids.restore(item[1], item[2])
     else:
         raise ValueError(f"unknown part {mark!r} in a snapshot")
 
