@@ -18,7 +18,7 @@ from nobroker.state.numbers import pack_words, ranges_of, unpack_words
 from nobroker.state.pages import SIZE, Page
 from nobroker.state.runs import Run
 
-VERSION: Final = 1
+VERSION: Final = 2
 _CHUNK: Final = 1000
 
 
@@ -49,7 +49,7 @@ def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
         "c": [list(counts) for counts in state.pages.counts],
         "x": list(state.expiries),
     }
-    entries, leased, ids = dict(state.entries), dict(state.leased), dict(state.ids)
+    entries, leased, ids = dict(state.entries), dict(state.leased), state.ids.capture()
     ready = [
         (row[3], row[3].low, row[3].high) for rows in state.ready.lanes.values() for row in rows if row[3]
     ]
@@ -67,7 +67,7 @@ def _objects(
     pages: list[Any],
     entries: dict[int, Entry],
     leased: dict[int, Lease],
-    ids: dict[int, int | tuple[int, ...]],
+    ids: Iterator[tuple[list[int], list[int]]],
     ready: list[tuple[Run, int, int]],
     later: list[tuple[Run, int, int]],
 ) -> Iterator[list[Any] | dict[str, Any]]:
@@ -97,8 +97,8 @@ def _objects(
     for mark, runs in (("r", ready), ("d", later)):
         for run, low, high in runs:
             yield _run_object(mark, run, low, high)
-    for some in _chunks(list(ids.items())):
-        yield ["i", [[digest, seqs if type(seqs) is int else list(seqs)] for digest, seqs in some]]
+    for digests, numbers in ids:
+        yield ["i", digests, numbers]
 
 
 def _run_object(mark: str, run: Run, low: int, high: int) -> list[Any]:
@@ -162,8 +162,7 @@ def _restore_item(state: State, item: list[Any]) -> None:
     elif mark in ("r", "d"):
         _restore_run(state, mark == "d", *item[1:])
     elif mark == "i":
-        for digest, seqs in item[1]:
-            state.ids[digest] = seqs if type(seqs) is int else tuple(seqs)
+        state.ids.restore(item[1], item[2])
     else:
         raise ValueError(f"unknown part {mark!r} in a snapshot")
 

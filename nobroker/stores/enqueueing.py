@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, overload
@@ -10,6 +11,7 @@ from nobroker.job import Job, JobState
 from nobroker.state import kinds
 from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words
+from nobroker.state.owned import id_digests
 from nobroker.stores.base import NewJobs
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.session import Part, Session
@@ -38,7 +40,7 @@ class Enqueuer:
             session.reserve(new.count, 0)
             first = session.state.next_seq
             head = _common(new, now)
-            end = session.append(_parts(new.batches, head, first, new, None))
+            end = session.append(_parts(new.batches, head, first, new.delays_us, None))
             session.log.notify()
         session.log.wait_durable(end)
         return JobBatch(session.reader.prefix, new, head, first)
@@ -63,30 +65,43 @@ class Enqueuer:
     def _enqueue_own(self, new: NewJobs, ids: list[str]) -> Sequence[Job]:
         """With ids of the caller's: only those not yet known are created, each once."""
         session = self._session
+        digests = id_digests(ids)
         with session.transaction() as now:
-            known: dict[str, int] = {}
-            fresh: dict[str, int] = {}
-            for index, job_id in enumerate(ids):
-                if job_id not in fresh and job_id not in known:
-                    seq = self._lookup.seq_of(job_id)
-                    if seq is None:
-                        fresh[job_id] = index
-                    else:
-                        known[job_id] = seq
+            all_new = session.state.ids.all_new(digests)
+            known, fresh = ({}, {}) if all_new else self._sort_out(ids)
             existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
             end = session.log.position
             first = session.state.next_seq
             head = _common(new, now)
-            if fresh:
-                chosen = list(fresh.values())
-                batches = new.batches if len(chosen) == new.count else _chosen(new.batches, chosen)
+            names = ids if all_new else list(fresh)
+            if names:
+                batches, delays = new.batches, new.delays_us
+                if len(names) != new.count:
+                    chosen = list(fresh.values())
+                    batches = _chosen(batches, chosen)
+                    delays = delays and array("q", [delays[index] for index in chosen])
                 session.room_for(sum(len(packed) for _, packed in batches))
-                session.reserve(len(fresh), 0)
+                session.reserve(len(names), 0)
                 first = session.state.next_seq
-                end = session.append(_parts(batches, head, first, new, list(fresh), chosen))
+                end = session.append(_parts(batches, head, first, delays, names))
                 session.log.notify()
         session.log.wait_durable(end)
+        if all_new:
+            return JobBatch(session.reader.prefix, new, head, first)
         return self._answer(new, ids, head, first, fresh, existing)
+
+    def _sort_out(self, ids: list[str]) -> tuple[dict[str, int], dict[str, int]]:
+        """Sequence numbers of the known ids, and where each other one stands first."""
+        known: dict[str, int] = {}
+        fresh: dict[str, int] = {}
+        for index, job_id in enumerate(ids):
+            if job_id not in fresh and job_id not in known:
+                seq = self._lookup.seq_of(job_id)
+                if seq is None:
+                    fresh[job_id] = index
+                else:
+                    known[job_id] = seq
+        return known, fresh
 
     def _answer(
         self,
@@ -180,18 +195,16 @@ def _parts(
     batches: list[tuple[int, bytes]],
     common: Head,
     first: int,
-    new: NewJobs,
+    delays_us: array[int] | None,
     ids: list[str] | None,
-    chosen: list[int] | None = None,
 ) -> list[Part]:
     parts: list[Part] = []
     at = 0
     now = common["t"]
     for number, packed in batches:
         head = {"n": number, "s": first + at, **common}
-        if new.delays_us is not None:
-            picked = range(at, at + number) if chosen is None else chosen[at : at + number]
-            head["a"] = pack_words("q", [now + new.delays_us[index] for index in picked])
+        if delays_us is not None:
+            head["a"] = pack_words("q", [now + delay for delay in delays_us[at : at + number]])
         if ids is not None:
             head["i"] = ids[at : at + number]
         parts.append((kinds.ENQUEUE, head, packed))

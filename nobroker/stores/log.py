@@ -10,8 +10,9 @@ from nobroker.errors import NobrokerError, NotLeasedError
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
-from nobroker.state.machine import Head, id_digest
+from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words, ranges_of
+from nobroker.state.owned import id_digests
 from nobroker.stores.base import Alike, JobRef, NewJobs
 from nobroker.stores.enqueueing import Enqueuer
 from nobroker.stores.following import Options
@@ -182,7 +183,7 @@ class LogStore:
         """Hashes of the own ids among jobs, as the records that forget them carry them."""
         session = self._session
         own = [seq for seq in seqs if session.state.pages.has_own_id(seq)]
-        return pack_words("Q", [id_digest(self._lookup.job_id(seq)) for seq in own])
+        return pack_words("Q", id_digests([self._lookup.job_id(seq) for seq in own]))
 
     # -- the whole queue
 

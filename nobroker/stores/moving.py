@@ -20,8 +20,9 @@ from nobroker.errors import CompactionError, StorageError
 from nobroker.reports import CompactionResult
 from nobroker.state import codes, kinds
 from nobroker.state.entries import Entry
-from nobroker.state.machine import Head, State, id_digest
+from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, pack_words, ranges_of
+from nobroker.state.owned import id_digest
 from nobroker.state.pages import SIZE
 from nobroker.state.replay import apply
 from nobroker.stores.reading import Decoded
