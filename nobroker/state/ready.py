@@ -333,11 +333,14 @@ class ReadyIndex:
         """
         rows = [row for lane, rows in self.lanes.items() if lanes is None or lane in lanes for row in rows]
         seen: set[int] = set()
-        added = {key[2] for key in more}
-        for _, avail, seq in heapq.merge(more, *(_row_keys(row) for row in rows)):
+        added = {key[2]: key for key in more}
+        for key in heapq.merge(more, *(_row_keys(row) for row in rows)):
+            _, avail, seq = key
             code = self._pages.code(seq)
-            if seq in added:
-                yield seq
+            if seq in added:  # a row of the time before its lease may still stand, even at the same place
+                if added[seq] == key and seq not in seen:
+                    seen.add(seq)
+                    yield seq
             elif code == READY or (code == RETRY and self._entries[seq].avail == avail and seq not in seen):
                 if code == RETRY:
                     seen.add(seq)
