@@ -99,6 +99,9 @@ class Session(Following):
 
     def __enter__(self) -> int:
         log = self.log
+        if self._loaded and log.behind():
+            with self.reading():
+                self.follow()  # what can be read before the lock is had keeps nobody waiting
         try:
             news = log.lock()
         except Restart:
