@@ -22,6 +22,7 @@ from nobroker_mmap.segment import Segment
 
 _log = logging.getLogger("nobroker_mmap")
 LINEAGE, APPENDED, DURABLE, POISON, ACTIVE = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.ACTIVE
+_APPENDED_AGAIN = ctl.APPENDED_AGAIN
 _HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
 
 Part = tuple[int, int, bytes, bytes, list[Row] | None]
@@ -69,6 +70,7 @@ class Appending(Reading):
         self._unfinished = True
         self._write(segment, data, lsn - segment.origin)
         words[APPENDED] = end
+        words[_APPENDED_AGAIN] = end
         self._unfinished = False
         chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, parts[-1][0]
         for part, at in zip(parts, lsns, strict=True):
@@ -177,10 +179,10 @@ class Appending(Reading):
         try:
             following = rotation.make(self.names, header)
         except OSError as error:
-            words[POISON] = 1
+            words[POISON] = ctl.YES
             raise commit.sync_failed(self.names.directory, error) from error
         end = chain.offset
-        words[ACTIVE] = following.number
+        words[ACTIVE] = words[ctl.ACTIVE_AGAIN] = following.number
         sealed.end = end
         chain.write_sidecar(sealed, chain.table)
         chain.join(following)
@@ -251,11 +253,11 @@ class Appending(Reading):
         try:
             files.sync_data(writing[1])
         except OSError as error:
-            words[POISON] = 1
+            words[POISON] = ctl.YES
             raise commit.sync_failed(self.names.segment(writing[0]), error) from error
         self._is_durable(end)
         if words[DURABLE] < target:
-            words[DURABLE] = target
+            words[DURABLE] = words[ctl.DURABLE_AGAIN] = target
 
     def sync_now(self) -> None:
         """Make everything appended durable. The caller holds the lock and has applied all records."""

@@ -74,6 +74,7 @@ class Following:
         """Under the mutex, without the file lock: apply what has been appended."""
         log = self.log
         log.ensure_open()
+        log.ensure_reachable()
         if self._halted:
             return
         if not self._loaded or log.forked or log.behind():
