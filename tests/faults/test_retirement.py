@@ -5,8 +5,6 @@ says, nothing that waits is lost, and nothing that is finished comes back.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,38 +13,11 @@ import pytest
 
 from nobroker import Job, NobrokerError, Queue
 from nobroker.stores import moving
-from nobroker_mmap import files
+from tests.faults.dying import Killed, killed_at
 from tests.faults.stores import Place, leave, said, scratch
 from tests.faults.trial import Trial
 
 STEPS = 10
-CALLS = ("write_at", "sync_data", "sync_directory", "unlink", "publish", "write_cache")
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nobody catches it."""
-
-
-@contextmanager
-def killed_at(call: int) -> Iterator[None]:
-    """The process dies right before its so-many-th change of the disk, and right after half of them."""
-    left = [call]
-
-    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*words: Any, **named: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                if call % 2:
-                    real(*words, **named)
-                raise Killed
-            return real(*words, **named)
-
-        return run
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in CALLS:
-            patch.setattr(files, name, counted(getattr(files, name)))
-        yield
 
 
 class Schedule:
