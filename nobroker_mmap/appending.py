@@ -21,6 +21,7 @@ from nobroker_mmap.record import encode
 from nobroker_mmap.segment import Segment
 
 LINEAGE, APPENDED, DURABLE, POISON, ACTIVE = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.ACTIVE
+_APPENDED_AGAIN = ctl.APPENDED_AGAIN
 _HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
 
 Part = tuple[int, int, bytes, bytes, list[Row] | None]
@@ -104,7 +105,8 @@ class Appending(Reading):
             files.write_at(fd, data, lsn - segment.origin)
         except OSError as error:
             raise self._write_failed(error, fd, segment, lsn - segment.origin, len(data)) from error
-        self._words[APPENDED] = end
+        words = self._words
+        words[APPENDED] = words[_APPENDED_AGAIN] = end
         self._unfinished = False
         chain = self._chain
         chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, kind
@@ -200,10 +202,10 @@ class Appending(Reading):
         try:
             following = rotation.make(self.names, header)
         except OSError as error:
-            words[POISON] = 1
+            words[POISON] = ctl.YES
             raise commit.sync_failed(self.names.directory, error) from error
         end = chain.offset
-        words[ACTIVE] = following.number
+        words[ACTIVE] = words[ctl.ACTIVE_AGAIN] = following.number
         sealed.end = end
         chain.write_sidecar(sealed, chain.table)
         chain.join(following)
@@ -276,11 +278,11 @@ class Appending(Reading):
         try:
             files.sync_data(writing[1])
         except OSError as error:
-            words[POISON] = 1
+            words[POISON] = ctl.YES
             raise commit.sync_failed(self.names.segment(writing[0]), error) from error
         self._is_durable(end)
         if words[DURABLE] < target:
-            words[DURABLE] = target
+            words[DURABLE] = words[ctl.DURABLE_AGAIN] = target
 
     def sync_now(self) -> None:
         """Make everything appended durable. The caller holds the lock and has applied all records."""

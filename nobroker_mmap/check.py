@@ -12,7 +12,7 @@ from typing import Literal
 from nobroker_mmap import files, offsets, opening, recovery, snapshot
 from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import check_link, numbered_files
-from nobroker_mmap.control import APPENDED, POISON, ControlPage
+from nobroker_mmap.control import POISON, ControlPage
 from nobroker_mmap.errors import CorruptLogError, NobrokerError
 from nobroker_mmap.offsets import RowSource, Table
 from nobroker_mmap.record import Scan
@@ -67,7 +67,7 @@ def _appended(names: fmt.Names, boot: int, found: list[Finding]) -> int:
         advice = "close every handle and open the queue again"
         found.append(Finding("warning", names.lock, 0, "a sync failed", advice))
         return 0
-    return int(page.words[APPENDED])
+    return page.promised()
 
 
 def _from_error(error: NobrokerError, names: fmt.Names) -> Finding:

@@ -268,9 +268,9 @@ class Handle:
         """Under the lock: its file was removed, replaced or cut short."""
         fd = self._lock_fd
         if fd is not None and files.size_of(fd) < fmt.CONTROL_SIZE and locking.in_place(fd, 0):
-            files.preallocate(
-                fd, fmt.CONTROL_SIZE
-            )  # all zero: no handle's lineage, so the next check refuses
+            files.preallocate(fd, fmt.CONTROL_SIZE)
+            if self._page is not None:
+                self._page.zero()  # what is left of it is not to be believed: no handle's lineage
             return
         self._take_lock_file_again()
 
@@ -317,30 +317,31 @@ class Handle:
 
     def _settle(self) -> None:
         """Under the lock, after its holder died: adopt what is whole, cut what is not."""
-        chain, words = self._chain, self._words
+        chain, words, page = self._chain, self._words, self._page
+        if page is None:
+            raise QueueClosedError(f"{self.names.lock}: closed")
         while chain.learn_next():
             pass
         newest = chain.newest
         self._open_writer()
         files.unlink(self.names.new(newest.number + 1))
         if words[ACTIVE] != newest.number:
-            words[DURABLE] = max(
-                words[DURABLE], newest.base
-            )  # a segment is synced before the next one appears
+            # a segment is synced before the next one appears
+            page.say(DURABLE, max(page.least(DURABLE), newest.base))
         start, checksum, chained = fmt.SEGMENT_HEADER_SIZE, newest.header.previous_checksum, True
         if chain.reading is newest:
             start, checksum, chained = chain.offset, chain.checksum, chain.chained
         fd = self._writing[1] if self._writing is not None else -1
         tail = recovery.find_tail(recovery.file_reader(fd), newest, start, checksum, chained=chained)
-        damage = recovery.find_damage(fd, newest, tail, words[APPENDED])
+        damage = recovery.find_damage(fd, newest, tail, page.least(APPENDED))
         if damage is not None:
             raise damage
         before = self.recovery.bytes_discarded
         recovery.cut(fd, self.names, newest, tail, self.recovery)
         if self.recovery.bytes_discarded != before:
-            words[UNPROVEN] = 1
-        words[APPENDED] = newest.origin + tail.end
-        words[ACTIVE] = newest.number
+            words[UNPROVEN] = ctl.YES
+        page.say(APPENDED, newest.origin + tail.end)
+        page.say(ACTIVE, newest.number)
         words[FLOOR] = max(words[FLOOR], tail.floor)
         self._unfinished = False
 

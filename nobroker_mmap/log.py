@@ -353,6 +353,7 @@ class Log(Appending):
 
     def announce(self) -> int:
         """Say that somebody is about to wait; then look once more, then `wait` with the ticket this gives."""
+        self.ensure_reachable()
         if self._words is not None and not self.read_only:
             self._words[WAITERS] = 1
         return self._waiters.generation

@@ -188,7 +188,7 @@ class RowSource:
             return
         try:
             rows = self.rows(record)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             where = f"segment {record.segment:06d}"
             what = f"the record verifies but does not fit ({error!r})"
             raise damaged(where, record.offset, what) from error

@@ -66,7 +66,7 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
     trusted, promised = False, 0
     if page is not None and page.valid(boot) and page.lineage == newest.header.lineage:
         # Read before the records: a writer at work may append while they are looked at.
-        trusted, promised = True, page.words[ctl.DURABLE if page.words[ctl.POISON] else ctl.APPENDED]
+        trusted, promised = True, page.promised()
     fd = files.open_read(newest.path)
     try:
         tail, snap, floor = _find_end(names, fd, newest, report)
@@ -92,6 +92,8 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
         StorageError: the disk does not allow it.
     """
     report = RecoveryReport()
+    if page.cut_short:
+        page.zero()
     found = numbered_files(names)
     if not found["seg"]:
         return _create(names, page, boot, segment_size, report)
@@ -100,10 +102,10 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
         raise wrong
     replaced = not page.sound() or page.words[ctl.INODE] != page.inode
     trusted = page.valid(boot) and page.lineage == newest.header.lineage
-    if page.valid(boot) and page.words[ctl.ACTIVE] > newest.number:
+    if page.valid(boot) and page.least(ctl.ACTIVE) > newest.number:
         raise damaged(names.segment(newest.number + 1), 0, "the file is missing")
     poisoned = trusted and page.words[ctl.POISON] != 0
-    promised = page.words[ctl.DURABLE if poisoned else ctl.APPENDED] if trusted else 0
+    promised = page.promised() if trusted else 0
     fd = files.open_write(newest.path)
     try:
         tail, snap, floor = _find_end(names, fd, newest, report)
@@ -224,8 +226,8 @@ def _continues(segment: Segment, offset: int, checksum: int) -> bool:
 def _create(
     names: fmt.Names, page: ControlPage, boot: int, segment_size: int, report: RecoveryReport
 ) -> Opened:
-    if page.valid(boot) and page.words[ctl.ACTIVE]:
-        missing = names.segment(page.words[ctl.ACTIVE])
+    if page.valid(boot) and page.least(ctl.ACTIVE):
+        missing = names.segment(page.least(ctl.ACTIVE))
         raise CorruptLogError(
             f"{missing}: the file is missing, and so is every other segment, though processes of this"
             " boot used them;"
@@ -280,9 +282,9 @@ def _fence(
 ) -> None:
     newest, tail, report = opened.segments[-1], opened.tail, opened.report
     end = newest.origin + tail.end
-    highest = max(end, page.words[ctl.APPENDED] if poisoned else 0)
+    highest = max(end, page.least(ctl.APPENDED) if poisoned else 0)
     if poisoned:
-        durable: int | None = page.words[ctl.DURABLE]
+        durable: int | None = page.least(ctl.DURABLE)
         report.notes.append(
             f"{newest.path}: after a failed sync, what was not known to be durable was written anew"
         )
@@ -303,17 +305,19 @@ def _set_page(page: ControlPage, boot: int, opened: Opened, floor: int, *, keep:
     newest = opened.segments[-1]
     end = newest.origin + opened.tail.end
     words = page.words
+    durable = min(end, page.least(ctl.DURABLE))
     if not keep:
         page.zero()
-        words[ctl.DURABLE] = end
+        durable = end
         if opened.snapshot is not None:
             words[ctl.SNAPSHOT] = opened.snapshot.lsn
-    elif words[ctl.ACTIVE] != newest.number:
-        words[ctl.DURABLE] = max(words[ctl.DURABLE], newest.base)
-    words[ctl.APPENDED] = end
-    words[ctl.ACTIVE] = newest.number
+    elif words[ctl.SNAPSHOT] > end:
+        words[ctl.SNAPSHOT] = 0
+    page.say(ctl.DURABLE, max(durable, newest.base))  # a segment is synced before the next one appears
+    page.say(ctl.APPENDED, end)
+    page.say(ctl.ACTIVE, newest.number)
     words[ctl.FLOOR] = floor
     words[ctl.HOLDER] = 0
-    words[ctl.UNPROVEN] = opened.unproven
+    words[ctl.UNPROVEN] = ctl.YES if opened.unproven else 0
     if not keep:
         page.identify(boot, newest.header.lineage)

@@ -55,7 +55,7 @@ class _Salvage:
     def __init__(self, names: fmt.Names, page: ControlPage, boot: int) -> None:
         self._names = names
         self._page = page
-        self._appended = page.words[ctl.APPENDED] if page.valid(boot) and not page.words[ctl.POISON] else 0
+        self._appended = page.promised() if page.valid(boot) and not page.words[ctl.POISON] else 0
         self._report = SalvageReport()
         self._headers: dict[int, fmt.SegmentHeader] = {}
         self._invented: set[int] = set()

@@ -10,6 +10,7 @@ Invariants
   not.
 - Rows are hints. A job that was leased, cancelled or finished elsewhere is skipped by its byte in the
   census; so nobody has to search rows.
+- No two rows say the same, so that none is taken twice.
 - Rows overlap freely: taking from a run stops where the next row's key begins.
 """
 
@@ -79,12 +80,21 @@ class ReadyIndex:
         queue.add((run.avail_at(run.low), run.seq_at(run.low), run))
 
     def add_own(self, seq: int, later: bool) -> None:
-        """A job with an entry of its own."""
+        """A job with an entry of its own.
+
+        One that was leased in another handle and released has its old row still, which is true again.
+        """
         entry = self._entries[seq]
         if later:
-            (self.later_wall if entry.wall else self.later).add((entry.avail, seq, None))
-        else:
-            self._lane(entry.lane).add((-entry.priority, entry.avail, seq, None))
+            queue = self.later_wall if entry.wall else self.later
+            due = (entry.avail, seq, None)
+            if due not in queue:
+                queue.add(due)
+            return
+        rows = self._lane(entry.lane)
+        row = (-entry.priority, entry.avail, seq, None)
+        if row not in rows:
+            rows.add(row)
 
     def _lane(self, lane: str) -> SortedList[Row]:
         rows = self.lanes.get(lane)

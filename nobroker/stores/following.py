@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
-from nobroker.state import kinds, snapshots
+from nobroker.state import fitting, kinds, snapshots
 from nobroker.state.machine import State
-from nobroker.state.replay import apply
+from nobroker.state.replay import MISFITS, apply
 from nobroker.stores.reading import Reader, index_rows
 from nobroker_mmap.errors import Restart
 from nobroker_mmap.log import Log
@@ -74,6 +74,7 @@ class Following:
         """Under the mutex, without the file lock: apply what has been appended."""
         log = self.log
         log.ensure_open()
+        log.ensure_reachable()
         if self._halted:
             return
         if not self._loaded or log.forked or log.behind():
@@ -112,7 +113,7 @@ class Following:
         if objects is not None:
             try:
                 state = snapshots.restore(objects)
-            except (ValueError, TypeError, KeyError, IndexError, StopIteration):
+            except (*MISFITS, StopIteration):
                 state = None  # a snapshot is a cache: the log itself is read instead
             if state is None:
                 self.log.rewind()
@@ -123,8 +124,10 @@ class Following:
         for record in self.log.records():
             self._untrimmed += 1
             try:
-                apply(self.state, record.type, record.head(), record.lsn)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError, CorruptLogError) as error:
+                head = record.head()
+                fitting.check(record.type, head, len(record.body) - record.head_len, record.lsn)
+                apply(self.state, record.type, head, record.lsn)
+            except (*MISFITS, CorruptLogError) as error:
                 self._stop_at(record, error)
                 return
         if self._untrimmed > _TRIM_AFTER:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
 from nobroker.job import Job, JobState
-from nobroker.state import codes, kinds
+from nobroker.state import codes, fitting, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, columns, each
@@ -394,7 +394,9 @@ def default_prefix(log_id: int) -> str:
 
 def index_rows(record: Record) -> list[tuple[int, int, int]]:
     """The offset index's rows for a record: `(first sequence number, index, count)`."""
-    return rows_of(record.type, record.head())
+    head = record.head()
+    fitting.check(record.type, head, len(record.body) - record.head_len, record.lsn)
+    return rows_of(record.type, head)
 
 
 def rows_of(kind: int, head: Head) -> list[tuple[int, int, int]]:

@@ -1,0 +1,118 @@
+"""Whether the head of a record that others wrote can be what it says, before anything is done by it.
+
+A checksum tells accidents, not lies: a few bytes could name more jobs than there is memory or time for. Every
+job has at least one byte of payload, so no record speaks of more jobs than bytes were written before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nobroker.state import kinds
+from nobroker.state.machine import Head
+
+_TOP = 2**62
+"""Above all numbers that are ever given out."""
+
+
+def check(kind: int, head: Head, tail: int, lsn: int) -> None:
+    """Look at the numbers that decide how much is to be done.
+
+    Args:
+        kind: type of the record.
+        head: its head, decoded.
+        tail: size of its tail in bytes.
+        lsn: where in the log it begins.
+
+    Raises:
+        ValueError, TypeError, KeyError: this is no head that the library writes.
+    """
+    _number(head.get("t", 0))
+    looker = _LOOKERS.get(kind)
+    if looker is not None:
+        looker(head, tail, lsn)
+
+
+def _number(value: Any, top: int = _TOP) -> int:
+    if type(value) is not int or not 0 <= value <= top:
+        raise ValueError(f"{value!r} where a number from 0 to {top} belongs")
+    return value
+
+
+def _spans(spans: Any, most: int) -> int:
+    """How many numbers flat ranges hold; at most so many."""
+    if type(spans) is not list or len(spans) % 2:
+        raise ValueError("ranges that are no pairs")
+    total = 0
+    for first, last in zip(spans[::2], spans[1::2], strict=True):
+        total += _number(last) - _number(first) + 1
+        if first > last or total > most:
+            raise ValueError(f"ranges of more than {most} jobs, or that end before they begin")
+    return total
+
+
+def _new(head: Head, tail: int, lsn: int) -> None:
+    number = _number(head["n"], tail)
+    if not number:
+        raise ValueError("no job")
+    _number(_number(head["s"]) + number)
+
+
+def _moved(head: Head, tail: int, lsn: int) -> None:
+    if _spans(head["q"], tail) != _number(head["n"]):
+        raise ValueError("ranges that do not hold as many jobs as the record")
+
+
+def _leased(head: Head, tail: int, lsn: int) -> None:
+    _number(head["k"]), _number(head["d"])
+    if _spans(head["q"], lsn) != sum(_number(row[0]) for row in head["v"]):
+        raise ValueError("ranges that do not hold as many jobs as the rows")
+
+
+def _settled(head: Head, tail: int, lsn: int) -> None:
+    _spans(head.get("q", []), lsn)
+
+
+def _cancelled(head: Head, tail: int, lsn: int) -> None:
+    _spans(head.get("q", []), lsn)
+    _spans(head.get("g", []), lsn)
+
+
+def _retired(head: Head, tail: int, lsn: int) -> None:
+    _spans(head.get("g", []), lsn)
+    for key in "skSKt":
+        _number(head["B"][key])
+
+
+def _purged(head: Head, tail: int, lsn: int) -> None:
+    _number(head["n"])
+
+
+def _reserved(head: Head, tail: int, lsn: int) -> None:
+    for key in "skSK":
+        _number(head.get(key, 0))
+
+
+_LOOKERS: dict[int, Callable[[Head, int, int], None]] = {
+    kinds.ENQUEUE: _new,
+    kinds.MOVE: _moved,
+    kinds.LEASE: _leased,
+    kinds.CANCEL: _cancelled,
+    kinds.RETIRE: _retired,
+    kinds.PURGE: _purged,
+    kinds.RESERVE: _reserved,
+    **dict.fromkeys(
+        (
+            kinds.ACK,
+            kinds.NACK,
+            kinds.RECLAIM,
+            kinds.EXTEND,
+            kinds.RELEASE,
+            kinds.EXPIRE,
+            kinds.REQUEUE,
+            kinds.DROP,
+        ),
+        _settled,
+    ),
+}
