@@ -38,6 +38,10 @@ RESERVED_AHEAD: Final = 65_536
 CAREFUL_US: Final = 60_000_000
 """For so long after a crash of the machine leases are durable before they are handed out."""
 _RECLAIM_AT_ONCE: Final = 20_000
+_DURABLE: Final = (kinds.RESERVE, kinds.ANCHOR)
+"""What is synced as soon as it is appended. One of them follows each CLOSE record before numbers are given
+out: else a power cut could leave a clean end, and nobody would know that numbers had been seen.
+"""
 _SNAPSHOT_SLICE: Final = 64
 
 _log = logging.getLogger("nobroker.queue")
@@ -233,6 +237,8 @@ class Session(Following):
 
     def append(self, parts: list[Part]) -> int:
         """Append one group and apply it; returns its end."""
+        if self.log.ends_closed and parts[0][0] not in _DURABLE:
+            self._reserve(0, 0, {})
         framed = [
             (kind, 0, pack_plain(head), tail, rows_of(kind, head) if kind in INDEXED else None)
             for kind, head, tail in parts

@@ -90,4 +90,3 @@ class Heartbeat:
         except (NotLeasedError, JobNotFoundError):
             return False
         return True
-

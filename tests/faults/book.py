@@ -99,13 +99,13 @@ class Book:
         *,
         recorder: Recorder | None = None,
         clock: ManualClock | None = None,
-        before: Expected = Expected(frozenset({EMPTY}), Numbers()),
+        before: Expected | None = None,
     ) -> None:
         self.directory = directory
         self.rng = random.Random(f"{seed}")
         self.clock = clock or ManualClock()
         self.disk = recorder or Recorder(directory)
-        self.before = before
+        self.before = before or Expected(frozenset({EMPTY}), Numbers())
         self.first: Essence | None = None
         """What was found by an opening that began with an older disk."""
         self.steps: list[Step] = []
@@ -115,7 +115,10 @@ class Book:
 
     def repeatable(self) -> Any:
         """The log's random numbers, from the seed."""
-        return mock.patch.object(rotation, "random_u64", lambda: self.rng.getrandbits(64) | 1)
+        return mock.patch.object(rotation, "random_u64", self._random_u64)
+
+    def _random_u64(self) -> int:
+        return self.rng.getrandbits(64) | 1
 
     def open(self, **options: Any) -> Queue:
         options = {"segment_size": SEGMENT, "clock": self.clock, **options}

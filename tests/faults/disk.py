@@ -1,7 +1,7 @@
 """A model of a disk under a directory: what was asked of it, and everything it may hold after a power cut.
 
-What was synced is there. Of what was written since, each 4 KiB page may be there in any of its versions, or as
-a mixture of 512-byte sectors of them; each size and each creation, rename and removal of a name may have
+What was synced is there. Of what was written since, each 4 KiB page may be there in any of its versions, or
+as a mixture of 512-byte sectors of them; each size and each creation, rename and removal of a name may have
 happened or not, whatever the others did. A failed sync makes nothing durable, and what it should have
 written stays uncertain until its page is written again and synced.
 """
@@ -232,10 +232,9 @@ class Recorder(Calls):
         self._file("sync", fd, FileState.synced)
 
     def replace(self, source: str, target: str) -> None:
-        number, over = self._now(source), self._now(target)
+        number = self._now(source)
         super().replace(source, target)
         if number is not None:
-            del over
             self._directory_changes(
                 "rename", Change(number, os.path.basename(source), os.path.basename(target))
             )
@@ -263,11 +262,13 @@ class Recorder(Calls):
 
     def after_all(self, at: int) -> Image:
         """After the first `at` operations, when everything reached the disk."""
-        return self._image(at, lambda _count: True, lambda versions: versions[-1], -1)
+        return self._image(at, lambda: True, lambda versions: versions[-1], -1)
 
-    def after_least(self, at: int) -> Image:
-        """After the first `at` operations, when nothing reached the disk that was not synced."""
-        return self._image(at, lambda _count: False, lambda versions: versions[0], 0)
+    def after_least(self, at: int, *, control: int = -1) -> Image:
+        """After the first `at` operations, when nothing reached the disk that was not synced, but of the
+        control page one of its `controls`.
+        """
+        return self._image(at, lambda: False, lambda versions: versions[0], control)
 
     def after_some(self, at: int, rng: random.Random) -> Image:
         """After the first `at` operations: anything that is allowed."""
@@ -286,26 +287,30 @@ class Recorder(Calls):
             mixed = (rng.choice((first, last))[at : at + SECTOR] for at in range(0, PAGE, SECTOR))
             return b"".join(mixed)
 
-        controls = bisect_right(self.controls, at, key=lambda entry: entry[0])
-        control = rng.choice((0, -1, rng.randrange(controls)))
-        return self._image(at, lambda _count: rng.random() < share, page, control)
+        control = rng.choice((0, -1, rng.randrange(len(self.controls_at(at)))))
+        return self._image(at, lambda: rng.random() < share, page, control)
+
+    def controls_at(self, at: int) -> list[tuple[int, bytes]]:
+        """What the control page had said by then, each with its moment; zeros first."""
+        return self.controls[: bisect_right(self.controls, at, key=lambda entry: entry[0])]
 
     def _image(self, at: int, happened: Any, page: Any, control: int) -> Image:
         _, names = self.names[bisect_right(self.names, at, key=lambda entry: entry[0]) - 1]
-        found = names.after(tuple(change for change in names.pending if happened(1)))
+        found = names.after(tuple(change for change in names.pending if happened()))
         image = Image(found)
-        controls = self.controls[: bisect_right(self.controls, at, key=lambda entry: entry[0])]
+        controls = self.controls_at(at)
         for name, number in found.items():
             history = self.files[number]
             _, state = history[bisect_right(history, at, key=lambda entry: entry[0]) - 1]
             size = state.size
             for wanted in state.sizes:
-                size = wanted if happened(1) else size
+                size = wanted if happened() else size
             pages = state.durable
             if state.pending:
                 chosen = {p: page((state.durable.get(p, ZERO), *v)) for p, v in state.pending.items()}
                 pages = {**pages, **chosen}
             if name.endswith(".lock"):
+                size = state.length if control else size  # nobody syncs it: it gets there by itself, or not
                 pages = {0: controls[control][1]} if size else {}
             image.contents[number] = Content(size, pages)
         return image

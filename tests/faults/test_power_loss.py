@@ -22,7 +22,7 @@ from tests.faults.trial import Trial
 from tests.faults.workloads import WORKLOADS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX disk")
-STATES = 10_000
+STATES = 6_000
 CLOSELY = 40
 TWICE = 25
 BOOTS = 20
@@ -85,9 +85,9 @@ def judge(found: Found, expected: Expected) -> None:
 def image_of(disk: Recorder, number: int, rng: random.Random) -> tuple[int, Image]:
     """The image of a round: first every prefix, whole and bare, then anything."""
     points = disk.position + 1
-    if number < 2 * points:
-        at = number // 2
-        return at, disk.after_all(at) if number % 2 else disk.after_least(at)
+    if number < 3 * points:
+        at, kind = divmod(number, 3)
+        return at, disk.after_least(at, control=-kind) if kind < 2 else disk.after_all(at)
     at = rng.randrange(points)
     return at, disk.after_some(at, rng)
 
@@ -134,3 +134,27 @@ def test_what_returned_is_there_after_a_power_cut(work: str, trial: Trial, quick
         if number % TWICE == 0:
             second_cut(opener, image, expected, later, rng)
     print(f"{work}: {book.disk.position} operations, {len(book.steps)} calls, {dict(trial.figures)}")
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_a_clean_end_says_nothing_of_what_came_after_it(fsync: bool, quick_directory: Path) -> None:
+    """A peer saw a job that was not on the disk yet. Its number is not given out again."""
+    (quick_directory / "recorded").mkdir()
+    book = Book(quick_directory / "recorded", 1)
+    with book.recording():
+        with book.open() as queue:
+            queue.enqueue("before")
+        queue = book.open(fsync=fsync)
+        job = queue.enqueue("seen by a peer")
+        position = max(i for i, (kind, _) in enumerate(book.disk.kinds) if kind == "write") + 1
+        let_go(queue)
+    book.clock.reboot()
+    calls = Numbered()
+    for control in range(len(book.disk.controls_at(position))):
+        image = book.disk.after_least(position, control=control)
+        path = quick_directory / f"state-{control}"
+        path.mkdir()
+        with installed(calls):
+            found = open_image(image, path, calls, book.clock, closely=True)
+        assert len(found.essence) == 2
+        assert found.seq > job.seq
