@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import gc
 import os
 import random
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +24,6 @@ CLOSELY = 40
 TWICE = 25
 BOOTS = 20
 """More than a workload has."""
-
-
-@pytest.fixture
-def quick_directory() -> Iterator[Path]:
-    """In memory, where there is such a place: the model has the disk's part."""
-    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    path = Path(tempfile.mkdtemp(prefix="nobroker-power-", dir=where))
-    gc.collect()
-    gc.freeze()
-    yield path
-    gc.unfreeze()
-    shutil.rmtree(path)
 
 
 class Opener:
