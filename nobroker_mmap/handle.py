@@ -326,9 +326,9 @@ class Handle:
         self._open_writer()
         files.unlink(self.names.new(newest.number + 1))
         if words[ACTIVE] != newest.number:
-            words[DURABLE] = max(
-                words[DURABLE], newest.base
-            )  # a segment is synced before the next one appears
+            # Its maker may not have come to the sync of its name; what it follows was synced before.
+            files.sync_directory(self.names.directory)
+            words[DURABLE] = max(words[DURABLE], newest.base)
         start, checksum, chained = fmt.SEGMENT_HEADER_SIZE, newest.header.previous_checksum, True
         if chain.reading is newest:
             start, checksum, chained = chain.offset, chain.checksum, chain.chained

@@ -1,4 +1,4 @@
-"""The fixtures `trial` and `quick_directory`; the command that replays a failure; the figures of long runs."""
+"""The fixtures of the harness; the command that replays a failure; the figures of long runs."""
 
 from __future__ import annotations
 

@@ -129,6 +129,10 @@ class Image:
         return inodes
 
 
+class Killed(BaseException):
+    """The process that asked for this operation did not live on."""
+
+
 class Recorder(Calls):
     """Notes what is asked of the disk, and does it."""
 
@@ -141,6 +145,8 @@ class Recorder(Calls):
         self._next = max([100, *base.contents]) + 1
         self._control = -1
         self.failing_syncs = False
+        self.dies_at = 0
+        """The number of the operation after which the process that asks is dead, 0 for none."""
         self.position = 0
         """How many operations there were."""
         self.kinds: list[tuple[str, int]] = []
@@ -163,6 +169,11 @@ class Recorder(Calls):
         self.position += 1
         self.kinds.append((kind, number))
         self.look()
+        self._live()
+
+    def _live(self) -> None:
+        if 0 < self.dies_at <= self.position:
+            raise Killed
 
     def look(self) -> None:
         """Note what the control page says now: it may be written back at any moment."""
@@ -190,6 +201,7 @@ class Recorder(Calls):
     # -- the calls
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        self._live()
         new = flags & os.O_CREAT and not os.path.lexists(path)
         fd = super().open(path, flags, mode)
         if new:
@@ -204,20 +216,24 @@ class Recorder(Calls):
         return fd
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        self._live()
         done = super().pwrite(fd, data, offset)
         raw = bytes(memoryview(data)[:done])
         self._file("write", fd, lambda state: state.written(offset, raw))
         return done
 
     def posix_fallocate(self, fd: int, offset: int, length: int) -> None:
+        self._live()
         super().ftruncate(fd, max(os.fstat(fd).st_size, offset + length))
         self._file("size", fd, lambda state: state.sized(max(state.length, offset + length)))
 
     def ftruncate(self, fd: int, length: int) -> None:
+        self._live()
         super().ftruncate(fd, length)
         self._file("size", fd, lambda state: state.sized(length))
 
     def fsync(self, fd: int) -> None:
+        self._live()
         if os.path.isdir(f"/proc/self/fd/{fd}"):
             last = self.names[-1][1]
             self.names.append((self.position + 1, Names(last.after(last.pending))))
@@ -226,12 +242,14 @@ class Recorder(Calls):
             self.fdatasync(fd)
 
     def fdatasync(self, fd: int) -> None:
+        self._live()
         if self.failing_syncs:
             self._file("failed sync", fd, FileState.sync_failed)
             raise OSError(5, "planted: the disk failed")
         self._file("sync", fd, FileState.synced)
 
     def replace(self, source: str, target: str) -> None:
+        self._live()
         number = self._now(source)
         super().replace(source, target)
         if number is not None:
@@ -240,15 +258,18 @@ class Recorder(Calls):
             )
 
     def rename(self, source: str, target: str) -> None:
+        self._live()
         self.replace(source, target)
 
     def link(self, source: str, target: str) -> None:
+        self._live()
         number = self._now(source)
         super().link(source, target)
         if number is not None:
             self._directory_changes("link", Change(number, None, os.path.basename(target)))
 
     def unlink(self, path: str) -> None:
+        self._live()
         number = self._now(path)
         super().unlink(path)
         if number is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from nobroker import Queue, StorageError
 from tests.faults.book import Book, let_go
+from tests.faults.disk import Killed
 
 
 def _pad(book: Book, size: int = 1500) -> dict[str, str]:
@@ -135,10 +138,35 @@ def trouble(book: Book) -> None:
     queue.close()
 
 
+def deaths(book: Book) -> None:
+    """A process dies at each step of a rotation or a compaction, and another one works on."""
+    other = book.open()
+    for turn in range(28):
+        dying = book.open()
+        _produce_and_work(book, dying, other)
+        book.disk.dies_at = book.disk.position + 1 + turn % 14
+        with contextlib.suppress(Killed):
+            dying.compact()
+        with contextlib.suppress(Killed):
+            let_go(dying)
+        book.disk.dies_at = 0
+        if turn % 3 == 2:
+            let_go(other)
+            other = book.open()
+        _produce_and_work(book, other, other)
+    let_go(other)
+
+
+def _produce_and_work(book: Book, producer: Queue, worker: Queue) -> None:
+    book.do(producer, lambda: producer.enqueue_many([_pad(book, 3000) for _ in range(3)]))
+    held = book.do(worker, lambda: worker.lease(3), durable=False)
+    book.do(worker, lambda: worker.ack_many(held[1:]))
+
+
 def _fails(queue: Queue) -> None:
     with pytest.raises(StorageError) as caught:
         queue.enqueue("whether this is there nobody knows")
     assert caught.value.outcome == "unknown"
 
 
-WORKLOADS = {work.__name__: work for work in (verbs, compaction, unsynced, openings, trouble)}
+WORKLOADS = {work.__name__: work for work in (verbs, compaction, unsynced, openings, trouble, deaths)}
