@@ -269,7 +269,8 @@ class Session(Following):
         self.log.sync_now()
 
     def room_for(self, size: int) -> None:
-        """Raise when the directory would grow over `max_bytes`."""
+        """Raise when the directory would grow over `max_bytes`, or the disk is full."""
+        self.log.keep_room(size)
         limit = self.options.max_bytes
         if limit is not None and self.log.bytes_used() + size > limit:
             raise QueueFullError(

@@ -18,6 +18,7 @@ from typing import Any
 from nobroker import NobrokerError, Queue
 from nobroker_mmap import control
 from tests.faults.book import SEGMENT, let_go
+from tests.faults.plants import PLANTS
 
 
 class Work:
@@ -158,6 +159,16 @@ def endless(work: Work) -> None:
         return
 
 
+def returned_early() -> None:
+    """A planted fault: calls return before they have begun."""
+
+    def noted(self: Work, what: str, keys: list[str], call: Callable[[], Any]) -> None:
+        os.write(self.notes, f"{what} {' '.join(keys)}\n".encode())
+        call()
+
+    Work.noted = noted  # type: ignore[method-assign]
+
+
 SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (create, append, ack, rotate, snapshot, compact, recover, repair, replaced)
@@ -168,8 +179,8 @@ SCENARIOS = {
 class Children:
     """Starts them, one at a time."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.kill_child"]
+    def __init__(self, *planted: str) -> None:
+        command = [sys.executable, "-m", "tests.faults.kill_child", *planted]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def _answer(self) -> int:
@@ -191,7 +202,9 @@ class Children:
         self._process.communicate()
 
 
-def main() -> None:
+def main(*planted: str) -> None:
+    for name in planted:
+        {**PLANTS, "returned_early": returned_early}[name]()
     for line in sys.stdin:
         scenario, directory = line.split()
         pid = os.fork()
@@ -204,4 +217,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -18,21 +18,17 @@ SIZE = 1 << 20
 CYCLES = 5
 
 
+def fill(directory: Path, cycles: int, seed: str, *planted: str) -> subprocess.CompletedProcess[str]:
+    """Have a small disk filled by a process of its own."""
+    directory.mkdir()
+    with small_tmpfs(directory, SIZE):
+        command = [sys.executable, "-m", "tests.faults.full_disk_child", str(directory), str(cycles), seed]
+        return subprocess.run([*command, *planted], capture_output=True, text=True)
+
+
 def test_a_full_disk(trial: Trial, tmp_path: Path) -> None:
     for number, _ in trial.rounds(4):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        with small_tmpfs(directory, SIZE):
-            seed = f"{trial.options.seed}/{number}"
-            command = [
-                sys.executable,
-                "-m",
-                "tests.faults.full_disk_child",
-                str(directory),
-                str(CYCLES),
-                seed,
-            ]
-            done = subprocess.run(command, capture_output=True, text=True)
+        done = fill(tmp_path / str(number), CYCLES, f"{trial.options.seed}/{number}")
         assert done.returncode == 0, f"ended with {done.returncode}: {done.stderr[-3000:]}"
         for what, times in json.loads(done.stdout).items():
             trial.count(what, times)

@@ -118,15 +118,16 @@ def power_cut(directory: Path, image: Path, children: Children, rng: random.Rand
     return account, highest
 
 
-def test_the_power_fails(trial: Trial, children: Children, tmp_path: Path) -> None:
-    image, directory = tmp_path / "image", tmp_path / "work"
+def cut_power(trial: Trial, children: Children, where: Path, rounds: int) -> None:
+    """Again and again, with a new queue each time."""
+    image, directory = where / "image", where / "work"
     jobs = directory / "jobs"
     jobs.mkdir(parents=True)
     ext4_image(image, 24)
     mount(["-o", "loop", str(image)], jobs)
     clock = ManualClock(time.time())
     try:
-        for _, rng in trial.rounds(ROUNDS):
+        for _, rng in trial.rounds(rounds):
             account, highest = power_cut(directory, image, children, rng)
             clock.reboot()
             with Queue(jobs / "queue", clock=clock, segment_size=SEGMENT) as queue:
@@ -140,5 +141,9 @@ def test_the_power_fails(trial: Trial, children: Children, tmp_path: Path) -> No
             (directory / "notes").unlink()
     finally:
         unmount(jobs)
+
+
+def test_the_power_fails(trial: Trial, children: Children, tmp_path: Path) -> None:
+    cut_power(trial, children, tmp_path, ROUNDS)
     assert trial.figures["acknowledged"] > 0
     print(dict(trial.figures))

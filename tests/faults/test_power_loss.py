@@ -100,24 +100,30 @@ def second_cut(
         judge(opener.found(disk.after_some(at, rng), again), book.expected(at))
 
 
-@pytest.mark.parametrize("work", WORKLOADS)
-def test_what_returned_is_there_after_a_power_cut(work: str, trial: Trial, quick_directory: Path) -> None:
-    (quick_directory / "recorded").mkdir()
-    book = Book(quick_directory / "recorded", trial.options.seed)
+def lose_power(work: str, trial: Trial, directory: Path, states: int) -> Book:
+    """Record a workload, then look at what the disk may hold: one state per round."""
+    (directory / "recorded").mkdir()
+    book = Book(directory / "recorded", trial.options.seed)
     with book.repeatable(), book.recording():
         WORKLOADS[work](book)
-    opener = Opener(quick_directory, trial)
+    opener = Opener(directory, trial)
     later = ManualClock()
     later.advance(10_000)
     for _ in range(BOOTS):
         later.reboot()
-    for number, rng in trial.rounds(STATES):
+    for number, rng in trial.rounds(states):
         at, image = image_of(book.disk, number, rng)
         expected = book.expected(at)
         trial.count("states")
         judge(opener.found(image, later), expected)
         if number % TWICE == 0:
             second_cut(opener, image, expected, later, rng)
+    return book
+
+
+@pytest.mark.parametrize("work", WORKLOADS)
+def test_what_returned_is_there_after_a_power_cut(work: str, trial: Trial, quick_directory: Path) -> None:
+    book = lose_power(work, trial, quick_directory, STATES)
     print(f"{work}: {book.disk.position} operations, {len(book.steps)} calls, {dict(trial.figures)}")
 
 
