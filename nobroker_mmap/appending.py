@@ -226,6 +226,28 @@ class Appending(Reading):
                 "%s: no space for the next segment yet (%s)", self.names.new(self._prepared), error
             )
 
+    def keep_room(self, size: int) -> None:
+        """Refuse a group of `size` bytes that can wait when it would take the last eighth of a segment and
+        no next one can be reserved: without acknowledgements nothing could be worked off on a full disk.
+
+        Raises:
+            StorageError: the disk is full; nothing was written.
+        """
+        segment, end = self._chain.newest, self._chain.cursor + size
+        if not segment.kept < end <= segment.last_lsn or files.is_regular(
+            self.names.new(segment.number + 1)
+        ):
+            return
+        try:
+            next_size = rotation.next_size(self.segment_size, segment.size, 0)
+            rotation.prepare(self.names, segment.number + 1, next_size)
+        except OSError as error:
+            raise StorageError(
+                f"{segment.path}: no space for the next segment ({error}); what is left of this one is kept"
+                " for acknowledgements. Nothing was written, free some space and try again",
+                path=segment.path,
+            ) from error
+
     # -- durability ---------------------------------------------------------------------------------
 
     def wait_durable(self, end: int, *, force: bool = False) -> None:

@@ -75,6 +75,8 @@ class Chain:
         self.checksum = 0
         self.chained = True
         self.last_type = 0
+        self.closed_at = 0
+        """LSN behind the last CLOSE record that was read."""
         self.newest: Segment
         self.reading: Segment
         self._index = Index(self.table_of)
@@ -166,6 +168,8 @@ class Chain:
                 self.source.add(self.table, record)
             elif kind == fmt.RETIRE:
                 self.drop_before(min(retired_floor(record), self.reading.number))
+            elif kind == fmt.CLOSE:
+                self.closed_at = record.end
         self.cursor, self.checksum = last.end, last.checksum
         self.chained = last.type != fmt.GAP
         self.last_type = last.type

@@ -326,7 +326,8 @@ class Handle:
         self._open_writer()
         files.unlink(self.names.new(newest.number + 1))
         if words[ACTIVE] != newest.number:
-            # a segment is synced before the next one appears
+            # Its maker may not have come to the sync of its name; what it follows was synced before.
+            files.sync_directory(self.names.directory)
             page.say(DURABLE, max(page.least(DURABLE), newest.base))
         start, checksum, chained = fmt.SEGMENT_HEADER_SIZE, newest.header.previous_checksum, True
         if chain.reading is newest:

@@ -115,6 +115,9 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
             raise damage
         opened = Opened(segments, tail, report, snap, _known(newest, tail, snap))
         _judge(opened, page, fd, trusted=trusted)
+        if poisoned or not trusted or page.words[ctl.ACTIVE] != newest.number:
+            # Whoever made the newest segment may have failed, or died, before its name was durable.
+            files.sync_directory(names.directory)
         if not poisoned:
             recovery.cut(fd, names, newest, tail, report)
         if poisoned or replaced:

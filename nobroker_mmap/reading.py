@@ -145,6 +145,13 @@ class Reading(Handle):
             if chain.cursor == before:
                 self._stuck(goal)
 
+    @property
+    def ends_closed(self) -> bool:
+        """Is a CLOSE record the last thing that is known to be durable? After a power cut an opening would
+        take it for the end, and miss nothing of what has been appended since.
+        """
+        return bool(self._words[ctl.DURABLE] <= self._chain.closed_at)
+
     def _goal(self) -> int | None:
         """LSN up to which everything was written, by a control page of this boot; None without one."""
         words = self._words

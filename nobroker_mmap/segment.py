@@ -31,6 +31,7 @@ class Segment:
         "end",
         "header",
         "ids",
+        "kept",
         "last_lsn",
         "middle",
         "number",
@@ -52,6 +53,7 @@ class Segment:
         self.ids = header.number, header.lineage
         self.last_lsn = self.origin + header.size
         self.middle = header.base + (header.size >> 1)
+        self.kept = self.last_lsn - (header.size >> 3)
         self.roomy = self.last_lsn - len(fmt.TERMINATOR)
         self.end = 0
         self._map: mmap.mmap | None = None

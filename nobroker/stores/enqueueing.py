@@ -50,8 +50,7 @@ class Enqueuer:
         session = self._session
         packed = new.batches[0][1]
         with session.transaction() as now:
-            if session.options.max_bytes is not None:
-                session.room_for(len(packed))
+            session.room_for(len(packed))
             session.reserve(1, 0)
             seq = session.state.next_seq
             common = _common(new, now)

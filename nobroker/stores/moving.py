@@ -68,14 +68,14 @@ class Mover:
             CompactionError: the disk refused; the queue works on as it is.
         """
         session = self._session
-        self._flush()
-        with session.transaction():
-            before = session.log.bytes_used()
-            last = session.log.active_number
-            session.log.seal()
-            total = sum(sum(counts) for counts in session.state.pages.counts)
-            done = session.state.pages.total(codes.DONE)
         try:
+            self._flush()
+            with session.transaction():
+                before = session.log.bytes_used()
+                last = session.log.active_number
+                session.log.seal()
+                total = sum(sum(counts) for counts in session.state.pages.counts)
+                done = session.state.pages.total(codes.DONE)
             while self.step(last):
                 time.sleep(_BREATH_S)
             with session.transaction():

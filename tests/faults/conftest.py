@@ -1,8 +1,13 @@
-"""The fixture `trial`; the command that replays a failure; the figures of long runs."""
+"""The fixtures of the harness; the command that replays a failure; the figures of long runs."""
 
 from __future__ import annotations
 
+import gc
+import os
+import shutil
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +32,18 @@ def trial(request: pytest.FixtureRequest) -> Iterator[Trial]:
     if begun.long and options.only is None:
         report = request.node.stash[_REPORTS].get("call")
         figures.add(begun, "passed" if report is not None and report.passed else "failed")
+
+
+@pytest.fixture
+def quick_directory() -> Iterator[Path]:
+    """A directory in memory, where there is such a place: for tests that play the disk themselves."""
+    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    path = Path(tempfile.mkdtemp(prefix="nobroker-faults-", dir=where))
+    gc.collect()
+    gc.freeze()  # what is there now need not be looked at again and again
+    yield path
+    gc.unfreeze()
+    shutil.rmtree(path)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
