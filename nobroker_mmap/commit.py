@@ -20,7 +20,7 @@ from nobroker_mmap.errors import StorageError
 
 PATIENCE_S = 0.05
 LOOK_S = 200e-6
-"""Between two looks: about as long as a sync of a fast disk, for a process that wakes finds its caches cold."""
+"""Between two looks: about a sync of a fast disk, for a process that wakes finds its caches cold."""
 
 
 class GroupCommit:

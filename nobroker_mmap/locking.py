@@ -8,7 +8,6 @@ Invariants
 """
 
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable
