@@ -68,14 +68,17 @@ class Mover:
             CompactionError: the disk refused; the queue works on as it is.
         """
         session = self._session
-        try:
-            self._flush()
-            with session.transaction():
-                before = session.log.bytes_used()
-                last = session.log.active_number
+        self._flush()
+        with session.transaction():
+            before = session.log.bytes_used()
+            last = session.log.active_number
+            try:
                 session.log.seal()
-                total = sum(sum(counts) for counts in session.state.pages.counts)
-                done = session.state.pages.total(codes.DONE)
+            except StorageError as error:
+                raise self._stopped(error) from error
+            total = sum(sum(counts) for counts in session.state.pages.counts)
+            done = session.state.pages.total(codes.DONE)
+        try:
             while self.step(last):
                 time.sleep(_BREATH_S)
             with session.transaction():
@@ -83,10 +86,12 @@ class Mover:
                 state = session.state
                 dropped = max(0, done - state.pages.total(codes.DONE))
         except StorageError as error:
-            raise CompactionError(
-                f"compaction of {session.log.path} stopped: {error}. The queue is unharmed"
-            ) from error
+            raise self._stopped(error) from error
         return CompactionResult(before, after, max(0, total - dropped), dropped)
+
+    def _stopped(self, error: StorageError) -> CompactionError:
+        where = self._session.log.path
+        return CompactionError(f"compaction of {where} stopped: {error}. The queue is unharmed")
 
     def rests(self) -> bool:
         """Whether there is nothing to do, and no new segment to think about: the cheap look at every call."""

@@ -1,7 +1,7 @@
-"""Fills a small disk, again and again.
+"""Fills a small disk, again and again: `python -m tests.faults.full_disk_child DIRECTORY CYCLES SEED`.
 
-`python -m tests.faults.full_disk_child DIRECTORY CYCLES SEED [PLANT]`: a process of its own, because the fault
-that must not happen is a signal. Prints what it did, as JSON.
+A process of its own, because the fault that must not happen is a signal. Prints what it did, as JSON. More
+words are faults to plant.
 """
 
 from __future__ import annotations

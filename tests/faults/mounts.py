@@ -31,6 +31,11 @@ def unmount(directory: Path) -> None:
     raise AssertionError(done.stderr)
 
 
+def unmount_at_last(directory: Path) -> None:
+    """Unmount, also when an error that is on its way still holds files in it: then they go with it."""
+    subprocess.run(["umount", "-l", str(directory)], check=True, capture_output=True)
+
+
 @contextmanager
 def small_tmpfs(directory: Path, size: int) -> Iterator[None]:
     """A file system in memory of so many bytes."""
@@ -38,7 +43,7 @@ def small_tmpfs(directory: Path, size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        unmount(directory)
+        unmount_at_last(directory)
 
 
 def ext4_image(path: Path, mebibytes: int) -> None:

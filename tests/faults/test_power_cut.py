@@ -19,7 +19,7 @@ from nobroker.clock import ManualClock
 from tests.faults.account import Account
 from tests.faults.book import SEGMENT
 from tests.faults.kill_child import Children
-from tests.faults.mounts import ext4_image, mount, unmount
+from tests.faults.mounts import ext4_image, mount, unmount, unmount_at_last
 from tests.faults.trial import Trial
 
 fcntl = pytest.importorskip("fcntl")
@@ -140,7 +140,7 @@ def cut_power(trial: Trial, children: Children, where: Path, rounds: int) -> Non
             sync_directory(jobs)
             (directory / "notes").unlink()
     finally:
-        unmount(jobs)
+        unmount_at_last(jobs)
 
 
 def test_the_power_fails(trial: Trial, children: Children, tmp_path: Path) -> None:
