@@ -13,6 +13,7 @@ from typing import Any
 from nobroker_mmap import commit, files, locking, manifest, rotation
 from nobroker_mmap import control as ctl
 from nobroker_mmap import format as fmt
+from nobroker_mmap.control import Tip
 from nobroker_mmap.errors import StorageError
 from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Row
@@ -87,6 +88,62 @@ class Appending(Reading):
         self._landed(segment, end)
         return lsn, end
 
+    # -- appending without having read everything ----------------------------------------------------
+
+    def lag(self) -> int:
+        """Bytes that others appended and this handle has not read; 0 also for a handle to be opened anew."""
+        words = self._words
+        if words is None or self.forked or words[ctl.LINEAGE] != self._lineage:
+            return 0
+        return int(words[APPENDED]) - self._chain.cursor
+
+    def tip(self) -> Tip | None:
+        """The end of the log, when it can be appended to by what the control page says of it. The caller
+        holds the lock. Asking makes the others say it from now on.
+        """
+        page = self._page
+        if page is None:
+            return None
+        words = page.words
+        tip = page.tip()
+        if tip is None:
+            words[ctl.TIP_WANTED] = ctl.YES
+        if words[ctl.UNPROVEN] or words[ACTIVE] != self._chain.newest.number or self.ends_closed:
+            return None
+        return tip
+
+    def say_tip(self, next_number: int, reserved: int, time: int) -> None:
+        """Say what the log ends with, where somebody wants to know. The caller holds the lock and has applied
+        all records.
+        """
+        page = self._page
+        if page is not None and page.words[ctl.TIP_WANTED]:
+            chain = self._chain
+            page.say_tip(Tip(chain.cursor, chain.checksum, next_number, reserved, time))
+
+    def append_at_tip(self, kind: int, head: bytes, tail: bytes, tip: Tip, numbers: int, time: int) -> int:
+        """Append a group of one record that gives out `numbers`, behind what this handle has read; it reads
+        it later, as if others had written it.
+
+        Returns:
+            The end of the record; 0 when it does not fit: nothing was written.
+
+        Raises:
+            StorageError: as `append`.
+        """
+        segment = self._chain.newest
+        end = tip.lsn + ((_HEADER + len(head) + len(tail) + 7) & ~7)
+        if end > segment.kept or self._page is None:
+            return 0
+        number, lineage = segment.ids
+        data, checksum = encode(
+            kind, _LAST, head, tail, number, lineage, tip.lsn, self._words[DURABLE], tip.checksum, _TERMINATOR
+        )
+        self._put(segment, data, tip.lsn, end)
+        self._page.say_tip(Tip(end, checksum, tip.next + numbers, tip.reserved, time))
+        self._landed(segment, end)
+        return end
+
     def _segment_for(self, size: int) -> Segment:
         """The newest segment, with the cursor in it and room for a group."""
         chain, words = self._chain, self._words
@@ -98,6 +155,11 @@ class Appending(Reading):
         return segment
 
     def _land(self, segment: Segment, data: bytes, lsn: int, end: int, checksum: int, kind: int) -> None:
+        self._put(segment, data, lsn, end)
+        chain = self._chain
+        chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, kind
+
+    def _put(self, segment: Segment, data: bytes, lsn: int, end: int) -> None:
         """Write a group with the zeros that end it, then say that it is there."""
         self._unfinished = True
         fd = self._writing[1]  # type: ignore[index]
@@ -108,8 +170,6 @@ class Appending(Reading):
         words = self._words
         words[APPENDED] = words[_APPENDED_AGAIN] = end
         self._unfinished = False
-        chain = self._chain
-        chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, kind
 
     def _landed(self, segment: Segment, end: int) -> None:
         """What is looked at after every group."""
@@ -234,9 +294,7 @@ class Appending(Reading):
             StorageError: the disk is full; nothing was written.
         """
         segment, end = self._chain.newest, self._chain.cursor + size
-        if not segment.kept < end <= segment.last_lsn or files.is_regular(
-            self.names.new(segment.number + 1)
-        ):
+        if not segment.kept < end <= segment.last_lsn or files.is_regular(self.names.new(segment.number + 1)):
             return
         try:
             next_size = rotation.next_size(self.segment_size, segment.size, 0)

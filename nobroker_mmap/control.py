@@ -13,6 +13,8 @@ Invariants
 - The map has a descriptor of its own: the one that is locked must be closable in a forked child.
 """
 
+from typing import NamedTuple
+
 from xxhash import xxh3_64_intdigest
 
 from nobroker_mmap import files
@@ -21,6 +23,7 @@ from nobroker_mmap import format as fmt
 MAGIC, BOOT, LINEAGE, INODE, CHECK = range(5)
 APPENDED, DURABLE, POISON, WAITERS, HOLDER, ACTIVE, SNAPSHOT, SUSPENDED, GRACE, FLOOR = range(5, 15)
 UNPROVEN, CAREFUL = range(15, 17)
+TIP, TIP_CHECKSUM, TIP_NEXT, TIP_RESERVED, TIP_TIME, TIP_CHECK, TIP_WANTED = range(17, 24)
 AGAIN = 32
 """So many fields on, a field that is said twice is said again."""
 APPENDED_AGAIN, DURABLE_AGAIN, ACTIVE_AGAIN = APPENDED + AGAIN, DURABLE + AGAIN, ACTIVE + AGAIN
@@ -28,6 +31,21 @@ YES = 2**64 - 1
 """A flag that is set."""
 
 _IDENTITY = fmt.CONTROL_IDENTITY
+_TIP_FIELDS = fmt.CONTROL_TIP.pack
+
+
+class Tip(NamedTuple):
+    """What has to be known of the end of the log by whoever appends without having read all of it."""
+
+    lsn: int
+    checksum: int
+    """Of the last record."""
+    next: int
+    """For the layer above: the next number to give out,"""
+    reserved: int
+    """the first that must not be given out yet,"""
+    time: int
+    """and the time of the log, µs."""
 
 
 def boot_hash(boot_id: str) -> int:
@@ -94,6 +112,20 @@ class ControlPage:
     def promised(self) -> int:
         """LSN up to which the log was surely written, or after a failed sync, surely durable."""
         return self.least(DURABLE if self.words[POISON] else APPENDED)
+
+    def say_tip(self, tip: Tip) -> None:
+        """Say what the log ends with; the caller holds the lock."""
+        words = self.words
+        words[TIP], words[TIP_CHECKSUM], words[TIP_NEXT], words[TIP_RESERVED], words[TIP_TIME] = tip
+        words[TIP_CHECK] = xxh3_64_intdigest(_TIP_FIELDS(*tip))
+
+    def tip(self) -> Tip | None:
+        """What the log ends with; None when that was not said of its very end. The caller holds the lock."""
+        words = self.words
+        if words[TIP] != words[APPENDED]:
+            return None
+        tip = Tip(*words[TIP : TIP_TIME + 1])
+        return tip if words[TIP_CHECK] == xxh3_64_intdigest(_TIP_FIELDS(*tip)) else None
 
     def identify(self, boot: int, lineage: int) -> None:
         """Say which boot, lineage and file it speaks of; the other fields must be right by now."""

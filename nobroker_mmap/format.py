@@ -73,6 +73,7 @@ CACHE_HEADER_SIZE: Final = 64
 CONTROL_MAGIC: Final = 0x324C_5254_434B_424E
 CONTROL_SIZE: Final = 4096
 CONTROL_IDENTITY: Final = struct.Struct("=QQQQ")
+CONTROL_TIP: Final = struct.Struct("=QQQQQ")
 
 if SEGMENT_HEADER.size + 8 != SEGMENT_HEADER_SIZE or RECORD_HEADER.size != RECORD_HEADER_SIZE:
     raise ImportError("the struct layouts do not have the sizes that docs/format.md gives")

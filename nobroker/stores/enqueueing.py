@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, overload
+from typing import Final
 
 from nobroker.job import Job, JobState
 from nobroker.state import kinds
@@ -14,10 +14,11 @@ from nobroker.state.numbers import pack_words
 from nobroker.state.owned import id_digests
 from nobroker.stores.base import NewJobs
 from nobroker.stores.lookup import Lookup
+from nobroker.stores.newjobs import JobBatch, common_head, new_job
 from nobroker.stores.session import Part, Session
+from nobroker.stores.tip import TipEnqueuer
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack_value, split_array, unpack
 
-_READY: Final = JobState.READY
 _RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
 
 
@@ -27,6 +28,7 @@ class Enqueuer:
     def __init__(self, session: Session, lookup: Lookup) -> None:
         self._session = session
         self._lookup = lookup
+        self._tip = TipEnqueuer(session)
 
     def enqueue(self, new: NewJobs) -> Sequence[Job]:
         session = self._session
@@ -39,7 +41,7 @@ class Enqueuer:
             session.room_for(size)
             session.reserve(new.count, 0)
             first = session.state.next_seq
-            head = _common(new, now)
+            head = common_head(new, now)
             end = session.append(_parts(new.batches, head, first, new.delays_us, None))
             session.log.notify()
         session.log.wait_durable(end)
@@ -49,11 +51,14 @@ class Enqueuer:
         """As `enqueue`, for one job without an id of the caller's."""
         session = self._session
         packed = new.batches[0][1]
+        job = self._tip.enqueue(new, packed)
+        if job is not None:
+            return job
         with session.transaction() as now:
             session.room_for(len(packed))
             session.reserve(1, 0)
             seq = session.state.next_seq
-            common = _common(new, now)
+            common = common_head(new, now)
             head = {"n": 1, "s": seq, **common}
             end = session.append_one(kinds.ENQUEUE, head, packed, ((seq, 0, 1),))
         session.log.notify()  # now that whoever wakes gets the lock at once
@@ -71,7 +76,7 @@ class Enqueuer:
             existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
             end = session.log.position
             first = session.state.next_seq
-            head = _common(new, now)
+            head = common_head(new, now)
             names = ids if all_new else list(fresh)
             if names:
                 batches, delays = new.batches, new.delays_us
@@ -171,25 +176,6 @@ class Enqueuer:
         return added
 
 
-def _common(new: NewJobs, now: int) -> Head:
-    head: Head = {"t": now}
-    if new.priority:
-        head["p"] = new.priority
-    if new.max_attempts != 5:
-        head["m"] = new.max_attempts
-    if new.lane:
-        head["l"] = new.lane
-    if new.expires_us:
-        head["x"] = now + new.expires_us
-    if new.metadata is not None:
-        head["M"] = new.metadata
-    if new.run_at_us is not None:
-        head["a"], head["w"] = new.run_at_us, True
-    elif new.delay_us:
-        head["a"] = now + new.delay_us
-    return head
-
-
 def _parts(
     batches: list[tuple[int, bytes]],
     common: Head,
@@ -278,91 +264,3 @@ def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int, keep_unt
     if overrides:
         head["o"] = overrides
     return kinds.MOVE, head, join_array([payload[1:] for _, payload, _ in group])
-
-
-def new_job(new: NewJobs, common: Head, job_id: str, seq: int, avail: int, payload: Any) -> Job:
-    """A job as it was just enqueued; `common` is the head that the jobs of the call share."""
-    job = Job(
-        job_id,
-        payload,
-        new.priority,
-        _READY,
-        0,
-        new.max_attempts,
-        avail / 1e6,
-        common["t"] / 1e6,
-        None,
-        None,
-        None,
-        seq,
-        new.lane,
-    )
-    if new.metadata is not None:
-        job.metadata = unpack(new.metadata)
-    if new.expires_us:
-        job.expires_at = common["x"] / 1e6
-    return job
-
-
-class JobBatch(Sequence[Job]):
-    """The jobs of one call: the packed bytes, and `Job`s made when asked."""
-
-    def __init__(self, prefix: str, new: NewJobs, head: Head, first: int) -> None:
-        self._prefix = prefix
-        self._new = new
-        self._head = head
-        self._first = first
-        self._elements: list[list[bytes]] | None = None
-
-    def __len__(self) -> int:
-        return self._new.count
-
-    @overload
-    def __getitem__(self, index: int) -> Job: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Job]: ...
-    def __getitem__(self, index: int | slice) -> Job | list[Job]:
-        if isinstance(index, slice):
-            return [self._job(at) for at in range(*index.indices(len(self)))]
-        at = index + len(self) if index < 0 else index
-        if not 0 <= at < len(self):
-            raise IndexError(f"job {index} of {len(self)}")
-        return self._job(at)
-
-    def __iter__(self) -> Iterator[Job]:
-        at = 0
-        for _, packed in self._new.batches:
-            for payload in unpack(packed):
-                yield self._made(at, payload)
-                at += 1
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Sequence) and not isinstance(other, (str, bytes)):
-            return len(self) == len(other) and all(
-                mine == theirs for mine, theirs in zip(self, other, strict=True)
-            )
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} jobs, seq {self._first} and up>"
-
-    def _job(self, at: int) -> Job:
-        if self._new.count == 1:
-            return self._made(0, unpack(self._new.batches[0][1])[0])
-        if self._elements is None:
-            self._elements = [split_array(packed) for _, packed in self._new.batches]
-        start = 0
-        for elements in self._elements:
-            if at < start + len(elements):
-                return self._made(at, unpack(elements[at - start]))
-            start += len(elements)
-        raise IndexError(at)
-
-    def _made(self, at: int, payload: Any) -> Job:
-        new, seq, head = self._new, self._first + at, self._head
-        avail = head.get("a") or head["t"] if new.delays_us is None else head["t"] + new.delays_us[at]
-        return new_job(
-            new, head, f"{self._prefix}{seq}" if new.ids is None else new.ids[at], seq, avail, payload
-        )

@@ -1,7 +1,7 @@
 """The log and the state that its records give, for readers: following what is appended, by whomever.
 
 Invariants
-- The state is what the records up to the log's cursor say, or it is not believed (`_loaded`).
+- The state is what the records up to the log's cursor say, or it is not believed (`loaded`).
 - A record that does not fit is never passed: a writer stops with an error, a reader shows what stands before
   it.
 """
@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
-from nobroker.state import fitting, kinds, snapshots
+from nobroker.state import kinds, snapshots
 from nobroker.state.machine import State
 from nobroker.state.replay import MISFITS, apply
-from nobroker.stores.reading import Reader, index_rows
+from nobroker.stores.reading import Reader, fitting_head, index_rows
 from nobroker_mmap.errors import Restart
 from nobroker_mmap.log import Log
 from nobroker_mmap.record import Record
@@ -58,13 +58,13 @@ class Following:
         )
         self.state = State()
         self.reader = Reader(self.log)
-        self._loaded = False
+        self.loaded = False
         self._halted = False
         self._untrimmed = 0
 
     def spoil(self) -> None:
         """Throw the state away; the next use loads it from the log."""
-        self._loaded = False
+        self.loaded = False
 
     def reading(self) -> AbstractContextManager[bool]:
         """For reads: the state is not changed by other threads meanwhile."""
@@ -77,7 +77,7 @@ class Following:
         log.ensure_reachable()
         if self._halted:
             return
-        if not self._loaded or log.forked or log.behind():
+        if not self.loaded or log.forked or log.behind():
             self.catch_up()
 
     def lost(self, seq: int) -> CorruptLogError:
@@ -93,14 +93,14 @@ class Following:
         """Apply what peers appended; load the state when there is none, or when it can't be followed."""
         for _ in range(100):
             try:
-                if not self._loaded:
+                if not self.loaded:
                     self._load()
                 self._replay()
                 return
             except Restart:
-                self._loaded = False
+                self.loaded = False
             except BaseException:
-                self._loaded = False  # the cursor may be past what was not applied
+                self.loaded = False  # the cursor may be past what was not applied
                 raise
         raise CorruptLogError(
             "the log changes faster than it can be read; try again", path=self.log.path, offset=0
@@ -118,15 +118,13 @@ class Following:
             if state is None:
                 self.log.rewind()
         self.state = State() if state is None else state
-        self._loaded = True
+        self.loaded = True
 
     def _replay(self) -> None:
         for record in self.log.records():
             self._untrimmed += 1
             try:
-                head = record.head()
-                fitting.check(record.type, head, len(record.body) - record.head_len, record.lsn)
-                apply(self.state, record.type, head, record.lsn)
+                apply(self.state, record.type, fitting_head(record), record.lsn)
             except (*MISFITS, CorruptLogError) as error:
                 self._stop_at(record, error)
                 return

@@ -394,9 +394,20 @@ def default_prefix(log_id: int) -> str:
 
 def index_rows(record: Record) -> list[tuple[int, int, int]]:
     """The offset index's rows for a record: `(first sequence number, index, count)`."""
+    return rows_of(record.type, fitting_head(record))
+
+
+def fitting_head(record: Record) -> Head:
+    """The head of a record, checked once.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is none that the library writes.
+    """
     head = record.head()
-    fitting.check(record.type, head, len(record.body) - record.head_len, record.lsn)
-    return rows_of(record.type, head)
+    if not record.fits:
+        fitting.check(record.type, head, len(record.body) - record.head_len, record.lsn)
+        record.fits = True
+    return head
 
 
 def rows_of(kind: int, head: Head) -> list[tuple[int, int, int]]:

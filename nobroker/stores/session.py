@@ -102,7 +102,7 @@ class Session(Following):
 
     def __enter__(self) -> int:
         log = self.log
-        if self._loaded and log.behind():
+        if self.loaded and log.lag():
             with self.reading():
                 self.follow()  # what can be read before the lock is had keeps nobody waiting
         try:
@@ -110,7 +110,7 @@ class Session(Following):
         except Restart:
             news = self._lock_again()
         try:
-            if news or not self._loaded:
+            if news or not self.loaded:
                 self.catch_up()
                 if log.unproven:
                     self._go_on_above()
@@ -135,7 +135,7 @@ class Session(Following):
         """The log was opened anew: after a fork, or because the lock file was replaced."""
         self._slicing = threading.Lock()  # another thread of the parent may have had it
         for _ in range(3):
-            self._loaded = False
+            self.loaded = False
             try:
                 return self.log.lock()
             except Restart:
@@ -149,8 +149,10 @@ class Session(Following):
             self.spoil()
         self._touched = False
         try:
-            if kind is None and self.snapshotting is None and self.log.snapshot_due():
-                self._begin_snapshot()
+            if kind is None:
+                self.log.say_tip(self.state.next_seq, self.state.reserved_seq, self.state.time)
+                if self.snapshotting is None and self.log.snapshot_due():
+                    self._begin_snapshot()
         finally:
             self.log.unlock()
         if kind is Restart:
@@ -173,6 +175,23 @@ class Session(Following):
     def unsettle(self) -> None:
         """Say that the state is changed ahead of its record."""
         self._touched = True
+
+    def lock_only(self) -> bool:
+        """Take the locks without catching up; the caller unlocks the log. False, and no lock, when it had to
+        be opened anew.
+        """
+        try:
+            self.log.lock()
+        except Restart:
+            self._lock_again()
+            self.log.unlock()
+            return False
+        return True
+
+    def zero_us(self) -> int | None:
+        """What has to be added to the boot clock for the queue time; None while this boot has no anchor."""
+        anchor = self.state.anchors.get(self._namespace) if self.state.boot == self._boot else None
+        return None if anchor is None else anchor[1] - anchor[0]
 
     # -- time
 
@@ -344,7 +363,7 @@ class Session(Following):
         self.log.close(None if self.options.read_only else self._write_snapshot)
 
     def _write_snapshot(self, writer: Any) -> None:
-        if not self._loaded or self.log.behind():
+        if not self.loaded or self.log.behind():
             self.catch_up()
         for item in snapshots.capture(self.state):
             writer.write(item)
