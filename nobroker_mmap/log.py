@@ -1,11 +1,7 @@
 """The face of the log: open, lock, append, read, wait until durable, rotate, retire, close. Owns the order
 of steps.
 
-Invariants
-- Bytes are written before `appended` says so, and synced before `durable` does.
-- One call appends one group with one write; it counts as a whole or not at all.
-- A rotation syncs the sealed segment, then lets the next one appear, then tells the others.
-- A retirement is durable before the first file leaves.
+Invariant: a retirement is durable before the first file leaves.
 """
 
 import os
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
 
 LINEAGE, APPENDED, DURABLE, POISON, WAITERS = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.WAITERS
 ACTIVE, SNAPSHOT, FLOOR = ctl.ACTIVE, ctl.SNAPSHOT, ctl.FLOOR
-_HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
 
 
 class Log(Appending):
@@ -47,7 +42,6 @@ class Log(Appending):
         read_only: change no byte and take no lock.
         boot_id: what tells this boot of the machine from others.
         rows: pure function of a record: its rows (first key, index in the record, count).
-        max_bytes: for the caller's own check against `bytes_used()`.
         indexed_types: record types that `rows` is asked for.
         moved_types: those of them that hold newer copies of existing keys.
 
@@ -66,11 +60,9 @@ class Log(Appending):
         read_only: bool = False,
         boot_id: str,
         rows: RowsOf,
-        max_bytes: int | None = None,
         indexed_types: frozenset[int] = frozenset(),
         moved_types: frozenset[int] = frozenset(),
     ) -> None:
-        self.max_bytes = max_bytes
         self._snapshot_known = (0, fmt.MIN_SNAPSHOT_GROWTH)
         super().__init__(
             directory,
@@ -335,7 +327,7 @@ class Log(Appending):
                 writer.commit()
             finally:
                 writer.abort()
-        self._make_room(_HEADER + 128)
+        self._make_room(fmt.RECORD_HEADER_SIZE + 128)
         self.sync_now()
         head = {"b": self.boot_id, "i": files.inode_of(self._writing[1])} if self._writing else {}
         self.append(

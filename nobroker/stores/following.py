@@ -15,7 +15,8 @@ from nobroker.errors import CorruptLogError
 from nobroker.state import kinds, snapshots
 from nobroker.state.machine import State
 from nobroker.state.replay import MISFITS, apply
-from nobroker.stores.reading import Reader, fitting_head, index_rows
+from nobroker.stores.reading import Reader
+from nobroker.stores.rows import fitting_head, index_rows
 from nobroker_mmap.errors import Restart
 from nobroker_mmap.log import Log
 from nobroker_mmap.record import Record

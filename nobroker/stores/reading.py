@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
 from nobroker.job import Job, JobState
-from nobroker.state import codes, fitting, kinds
+from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, columns, each
@@ -390,37 +390,3 @@ def lease_expired(attempts: int) -> str:
 def default_prefix(log_id: int) -> str:
     """`nb-`, the log's id in base 32, and a dash."""
     return "nb-" + "".join(_DIGITS[log_id >> shift & 31] for shift in range(60, -1, -5)) + "-"
-
-
-def index_rows(record: Record) -> list[tuple[int, int, int]]:
-    """The offset index's rows for a record: `(first sequence number, index, count)`."""
-    return rows_of(record.type, fitting_head(record))
-
-
-def fitting_head(record: Record) -> Head:
-    """The head of a record, checked once.
-
-    Raises:
-        ValueError, TypeError, KeyError: it is none that the library writes.
-    """
-    head = record.head()
-    if not record.fits:
-        fitting.check(record.type, head, len(record.body) - record.head_len, record.lsn)
-        record.fits = True
-    return head
-
-
-def rows_of(kind: int, head: Head) -> list[tuple[int, int, int]]:
-    """As `index_rows`, from the head."""
-    if kind == kinds.ENQUEUE:
-        return [(head["s"], 0, head["n"])]
-    return rows_of_spans(head["q"]) if kind == kinds.MOVE else []
-
-
-def rows_of_spans(spans: list[int]) -> list[tuple[int, int, int]]:
-    rows, index = [], 0
-    for at in range(0, len(spans), 2):
-        number = spans[at + 1] - spans[at] + 1
-        rows.append((spans[at], index, number))
-        index += number
-    return rows

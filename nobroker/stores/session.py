@@ -27,7 +27,8 @@ from nobroker.state.machine import Head
 from nobroker.state.numbers import ranges_of
 from nobroker.state.replay import apply
 from nobroker.stores.following import INDEXED, Following, Options
-from nobroker.stores.reading import lease_expired, rows_of
+from nobroker.stores.reading import lease_expired
+from nobroker.stores.rows import rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
 from nobroker_mmap.logs import logger

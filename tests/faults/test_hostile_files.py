@@ -22,7 +22,7 @@ from nobroker.state import fitting, snapshots
 from nobroker.state.machine import State
 from nobroker.state.replay import MISFITS, apply
 from nobroker.stores.following import INDEXED
-from nobroker.stores.reading import index_rows
+from nobroker.stores.rows import index_rows
 from nobroker.values import unpack
 from nobroker_mmap import format as fmt
 from nobroker_mmap import snapshot as snap
