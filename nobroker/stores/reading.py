@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
@@ -30,13 +31,20 @@ class Decoded:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.head: Head = record.head()
+        try:
+            fitting.check(record.type, self.head, len(record.body) - record.head_len, record.lsn)
+        except (TypeError, ValueError, LookupError) as error:
+            raise self.corrupt(repr(error)) from error
         self._values: list[Any] | None = None
         self._elements: list[bytes] | None = None
         self._places: dict[int, int] | None = None
 
     def value(self, index: int) -> Any:
         """The value at `index` of the tail, as an object of the caller's own."""
-        if self._values is None or self._values[index] is _TAKEN:
+        if self._values is None:
+            self._values = self._unpacked()
+        self._has(index, self._values)
+        if self._values[index] is _TAKEN:
             self._values = self._unpacked()
         value, self._values[index] = self._values[index], _TAKEN
         return value
@@ -57,7 +65,12 @@ class Decoded:
                 self._elements = split_array(bytes(self.record.tail_bytes))
             except ValueError as error:
                 raise self.corrupt(str(error)) from error
+        self._has(index, self._elements)
         return self._elements[index]
+
+    def _has(self, index: int, values: Sequence[Any]) -> None:
+        if not 0 <= index < len(values):
+            raise self.corrupt(f"it holds {len(values)} values, and one at {index} was looked for")
 
     def place_of(self, seq: int) -> int:
         """Index of a job among those the record speaks of."""
@@ -129,10 +142,13 @@ class Reader:
         """The verified record of a piece."""
         lsn = piece.segment.origin + piece.offset
         found = self._cache.get(lsn)
-        if found is not None:
+        if found is None:
+            found = self._keep(self._log.read(piece))
+        else:
             self._cache.move_to_end(lsn)
-            return found
-        return self._keep(self._log.read(piece))
+        if piece.index + piece.last - piece.first >= found.head.get("n", 0):
+            raise found.corrupt("it does not hold the jobs that the index says")
+        return found
 
     def _keep(self, record: Record) -> Decoded:
         found = Decoded(record)
