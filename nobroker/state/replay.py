@@ -10,14 +10,13 @@ Invariants
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Final
 
 from nobroker.state import arrivals, kinds, outcomes, queuewide
 from nobroker.state.machine import Head, State
 
-MISFITS: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, struct.error)
+MISFITS: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What comes of a record that verifies and is not one that the library writes."""
 
 
