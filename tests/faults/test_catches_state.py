@@ -1,4 +1,4 @@
-"""A harness that finds nothing may be blind. Here a fault is planted in the product for each, and must be seen."""
+"""A harness that finds nothing may be blind: for each a fault is planted in the product, and must be seen."""
 
 from __future__ import annotations
 
@@ -212,8 +212,7 @@ def test_a_lock_that_does_not_lock(tmp_path: Path) -> None:
     planted = tmp_path / "planted.py"
     planted.write_text(NO_LOCK.format(program=str(histories.HISTORIAN)))
     with pytest.raises(AssertionError):
-        history = histories.run(tmp_path, 4.0, 0.5, planted)
-        assert history.judge() == []
+        assert histories.run(tmp_path, 4.0, 0.5, planted).judge() == []
 
 
 @pytest.mark.processes
