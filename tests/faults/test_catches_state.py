@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 
 from nobroker.state.ready import ReadyIndex
-from nobroker.stores.lookup import Lookup
 from nobroker.stores.moving import Mover
 from nobroker_mmap import locking, offsets, opening, record, snapshot
 from nobroker_mmap.control import ControlPage
@@ -23,7 +23,7 @@ from tests.faults import test_caches as caches
 from tests.faults import test_histories as histories
 from tests.faults import test_leaks as leaks
 from tests.faults import test_retirement as retirement
-from tests.faults import test_stateful_model as stateful
+from tests.faults import test_stopped_holder as stopped
 from tests.faults import test_truncation as truncation
 from tests.faults.trial import Options, Trial
 
@@ -107,19 +107,17 @@ def test_a_tail_that_is_always_taken_for_torn(
         bit_flips.test_a_reader_of_the_log(short, tmp_path, False)
 
 
-def test_a_short_segment_that_is_opened(
+def test_a_short_segment_that_is_filled_up(
     short: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = opening.recovery.open_segment
 
-    def patient(path: str) -> Segment:
-        size = Path(path).stat().st_size
-        raw = Path(path).read_bytes()
-        if 128 <= size < 65536:
-            return Segment(path, dataclasses.replace(opening.fmt.parse_segment_header(raw), size=size))
+    def filled_up(path: str) -> Segment:
+        if 128 <= Path(path).stat().st_size < 65536:
+            os.truncate(path, 65536)
         return real(path)
 
-    monkeypatch.setattr(opening.recovery, "open_segment", patient)
+    monkeypatch.setattr(opening.recovery, "open_segment", filled_up)
     with pytest.raises(SEEN):
         truncation.test_a_segment(short, tmp_path, 1)
 
@@ -170,13 +168,6 @@ def test_a_job_that_is_leased_twice_at_once(
         retirement.test_orders(short, tmp_path, monkeypatch)
 
 
-def test_a_token_that_is_not_compared(short: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Lookup.resolve
-    monkeypatch.setattr(Lookup, "resolve", lambda self, job: (real(self, job)[0], None))
-    with pytest.raises(SEEN):
-        stateful.test_random_verbs(short)
-
-
 def test_a_descriptor_that_stays_open(short: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Handle._release_files
 
@@ -186,7 +177,7 @@ def test_a_descriptor_that_stays_open(short: Trial, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Handle, "_release_files", forgetful)
     with pytest.raises(AssertionError, match="descriptors leak"):
-        leaks.test_openings_faults_and_rotations(short, tmp_path)
+        leaks.test_openings_faults_and_rotations(short, tmp_path, monkeypatch)
 
 
 NO_LOCK = """
@@ -205,6 +196,26 @@ Segment.read = lambda self, offset, length: self.map()[offset : offset + length]
 sys.argv[0] = {program!r}
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+NO_TOKEN = """
+import runpy, sys
+from nobroker.stores.lookup import Lookup
+real = Lookup.resolve
+Lookup.resolve = lambda self, job: (real(self, job)[0], None)
+sys.argv[0] = {program!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here")
+def test_a_token_that_is_not_compared(short: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = tmp_path / "planted.py"
+    planted.write_text(NO_TOKEN.format(program=str(stopped.HOLDER)))
+    monkeypatch.setattr(stopped, "HOLDER", planted)
+    with pytest.raises(AssertionError):
+        stopped.test_who_holds_a_lease(short, tmp_path)
 
 
 @pytest.mark.processes

@@ -201,7 +201,7 @@ def test_bytes_of_parsers(trial: Trial, tmp_path: Path) -> None:
         whole = known_records(directory)
         header = next(directory.glob("*.seg")).read_bytes()[: fmt.SEGMENT_HEADER_SIZE]
         body = snapshot_body(directory)
-        for _, rng in trial.rounds(60):
+        for _, rng in trial.rounds(700):
             for _ in range(100):
                 record = rng.choice(whole)
                 for work, data in (

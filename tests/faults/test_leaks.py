@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,9 @@ def used() -> tuple[int, int, int]:
     return descriptors, maps, resident
 
 
-def test_openings_faults_and_rotations(trial: Trial, tmp_path: Path) -> None:
+def test_openings_faults_and_rotations(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("nobroker_mmap", "nobroker.queue"):  # pytest keeps what is logged, errors and all
+        monkeypatch.setattr(logging.getLogger(name), "disabled", True)
     with scratch(tmp_path) as directory:
         place = Place(directory)
         with place.queue() as queue:
