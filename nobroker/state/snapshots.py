@@ -171,6 +171,8 @@ def _restore_item(state: State, item: list[Any]) -> None:
 
 
 def _page(codes_of: int | bytes, tokens: Any, refs: Any, lanes: Any, own: bytes | None) -> Page:
+    if own is not None and (type(own) is not bytes or len(own) != SIZE):
+        raise ValueError("a page of another size")
     page = Page()
     page.codes = bytearray(bytes((codes_of,)) * SIZE if type(codes_of) is int else codes_of)
     if len(page.codes) != SIZE or max(page.codes) >= codes.COUNT:
@@ -196,7 +198,8 @@ def _restore_lease(
     avail: Any,
 ) -> None:
     known = SIZE * len(state.pages.table)
-    if sum(last - first + 1 for first, last in zip(spans[::2], spans[1::2], strict=True)) > known:
+    sizes = [last - first + 1 for first, last in zip(spans[::2], spans[1::2], strict=True)]
+    if sum(sizes) > known or min(sizes) < 1:
         raise ValueError("a lease of more jobs than are known")
     seqs = [seq for at in range(0, len(spans), 2) for seq in range(spans[at], spans[at + 1] + 1)]
     places = dict(zip(seqs, avail, strict=True)) if type(avail) is list else None
