@@ -64,11 +64,31 @@ def _new(head: Head, tail: int, lsn: int) -> None:
     if not number:
         raise ValueError("no job")
     _number(_number(head["s"]) + number)
+    _fields(head, number)
+
+
+def _fields(head: Head, number: int) -> None:
+    """What jobs have in common, or each of its own."""
+    for key in "ea":
+        value = head.get(key, 0)
+        if type(value) is not int and (type(value) is not bytes or len(value) != 8 * number):
+            raise ValueError(f"{key!r} is neither one time nor one for each job")
+    ids = head.get("i")
+    if ids is not None and (
+        type(ids) is not list or len(ids) != number or {type(one) for one in ids} - {str, type(None)}
+    ):
+        raise ValueError("ids that are not one for each job")
+    if any(type(head.get(key, 0)) is not int for key in "pm") or type(head.get("l", "")) is not str:
+        raise ValueError("a priority, a number of attempts or a lane that is none")
+    _number(head["t"]), _number(head.get("x", 0))
+    if type(head.get("M", b"")) not in (bytes, type(None)):
+        raise ValueError("metadata that are not packed")
 
 
 def _moved(head: Head, tail: int, lsn: int) -> None:
     if _spans(head["q"], tail) != _number(head["n"]):
         raise ValueError("ranges that do not hold as many jobs as the record")
+    _fields(head, head["n"])
 
 
 def _leased(head: Head, tail: int, lsn: int) -> None:

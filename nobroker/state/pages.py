@@ -47,6 +47,13 @@ class Pages:
 
     # -- reading
 
+    def skip_unknown(self, seq: int) -> int:
+        """The first number from `seq` on whose page has any job: millions may have been left out."""
+        number = seq >> SHIFT
+        if number in self.table:
+            return seq
+        return min((known for known in self.table if known > number), default=2**65 >> SHIFT) << SHIFT
+
     def code(self, seq: int) -> int:
         page = self.table.get(seq >> SHIFT)
         return NONE if page is None else page.codes[seq & MASK]

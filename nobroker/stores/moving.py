@@ -163,7 +163,10 @@ class Mover:
                 span = next(work.rows, None)
             if span is None:
                 return bundle.parts()
-            first, last = span
+            first, last = self._session.state.pages.skip_unknown(span[0]), span[1]
+            looked += 1
+            if first > last:
+                continue
             stop = min(last, first + SIZE - 1)
             if self._forget_whole(work, first, stop):
                 looked += 1

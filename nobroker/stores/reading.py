@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
@@ -13,6 +13,7 @@ from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, columns, each
 from nobroker.stores.base import Alike
+from nobroker.stores.rows import fitting_head
 from nobroker.values import split_array, unpack
 from nobroker_mmap.log import Log
 from nobroker_mmap.offsets import Piece
@@ -31,16 +32,26 @@ class Decoded:
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        self.head: Head = record.head()
+        try:
+            self.head: Head = fitting_head(record)
+        except (TypeError, ValueError, LookupError) as error:
+            raise self.corrupt(repr(error)) from error
         self._values: list[Any] | None = None
         self._elements: list[bytes] | None = None
         self._places: dict[int, int] | None = None
 
     def value(self, index: int) -> Any:
         """The value at `index` of the tail, as an object of the caller's own."""
-        if self._values is None or self._values[index] is _TAKEN:
-            self._values = self._unpacked()
-        value, self._values[index] = self._values[index], _TAKEN
+        values = self._values
+        if values is None:
+            values = self._values = self._unpacked()
+        if not 0 <= index < len(values):
+            raise self._lacks(index, values)
+        value = values[index]
+        if value is _TAKEN:
+            values = self._values = self._unpacked()
+            value = values[index]
+        values[index] = _TAKEN
         return value
 
     def _unpacked(self) -> list[Any]:
@@ -59,7 +70,12 @@ class Decoded:
                 self._elements = split_array(bytes(self.record.tail_bytes))
             except ValueError as error:
                 raise self.corrupt(str(error)) from error
+        if not 0 <= index < len(self._elements):
+            raise self._lacks(index, self._elements)
         return self._elements[index]
+
+    def _lacks(self, index: int, values: Sequence[Any]) -> CorruptLogError:
+        return self.corrupt(f"it holds {len(values)} values, and one at {index} was looked for")
 
     def place_of(self, seq: int) -> int:
         """Index of a job among those the record speaks of."""
@@ -135,10 +151,13 @@ class Reader:
         """The verified record of a piece."""
         lsn = piece.segment.origin + piece.offset
         found = self._cache.get(lsn)
-        if found is not None:
+        if found is None:
+            found = self._keep(self._log.read(piece))
+        else:
             self._cache.move_to_end(lsn)
-            return found
-        return self._keep(self._log.read(piece))
+        if piece.index + piece.last - piece.first >= found.head.get("n", 0):
+            raise found.corrupt("it does not hold the jobs that the index says")
+        return found
 
     def _keep(self, record: Record) -> Decoded:
         found = Decoded(record)

@@ -1,7 +1,8 @@
-"""A process that dies between two changes of the disk, played in this one."""
+"""A process that dies between two changes of the disk, or a disk that refuses one, played in this one."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,15 +24,28 @@ def killed_at(call: int) -> Iterator[None]:
 
     From then on every change fails, as nothing is cleaned up by a process that is dead.
     """
+    with _counting(call, Killed, after=bool(call % 2), once=False):
+        yield
+
+
+@contextmanager
+def failing_at(call: int) -> Iterator[None]:
+    """The so-many-th change of the disk is refused."""
+    with _counting(call, lambda: OSError(errno.EIO, "refused by the test"), after=False, once=True):
+        yield
+
+
+@contextmanager
+def _counting(call: int, error: Callable[[], BaseException], *, after: bool, once: bool) -> Iterator[None]:
     left = [call]
 
     def counted(real: Callable[..., Any]) -> Callable[..., Any]:
         def run(*words: Any, **named: Any) -> Any:
             left[0] -= 1
-            if left[0] == 0 and call % 2:
+            if left[0] == 0 and after:
                 real(*words, **named)
-            if left[0] <= 0:
-                raise Killed
+            if left[0] == 0 or (left[0] < 0 and not once):
+                raise error()
             return real(*words, **named)
 
         return run

@@ -36,9 +36,8 @@ def run(directory: Path, seconds: float, seed: float, program: Path = HISTORIAN)
         )
         for number in range(PROCESSES)
     ]
-    for process in processes:
-        _, complaint = process.communicate(timeout=seconds + 120)
-        assert process.returncode == 0, complaint
+    complaints = [process.communicate(timeout=seconds + 120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * PROCESSES, complaints
     history = History()
     for number in range(PROCESSES):
         # All that was made first: a lease may be in notes that come before its enqueue.

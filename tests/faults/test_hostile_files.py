@@ -201,7 +201,7 @@ def test_bytes_of_parsers(trial: Trial, tmp_path: Path) -> None:
         whole = known_records(directory)
         header = next(directory.glob("*.seg")).read_bytes()[: fmt.SEGMENT_HEADER_SIZE]
         body = snapshot_body(directory)
-        for _, rng in trial.rounds(900):
+        for _, rng in trial.rounds(700):
             for _ in range(100):
                 record = rng.choice(whole)
                 for work, data in (
@@ -277,7 +277,7 @@ def test_directories(trial: Trial, tmp_path: Path, kind: str) -> None:
         place.keep()
         paths = [path for path in place.files() if path.suffix == kind]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for number, rng in trial.rounds(250):
+        for number, rng in trial.rounds(120):
             path = rng.choice(paths)
             path.write_bytes(resealed(path, place.kept[path.name], rng)[: 1 << 20])
             seen = timed(lambda: outcome(lambda: place.answers(read_only=True)), number)
