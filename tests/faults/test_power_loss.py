@@ -19,7 +19,7 @@ from tests.faults.trial import Trial
 from tests.faults.workloads import WORKLOADS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX disk")
-STATES = 4_000
+STATES = 6_000
 CLOSELY = 40
 TWICE = 25
 BOOTS = 20
