@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX
 STATES = 6_000
 CLOSELY = 40
 TWICE = 25
+REMEMBERED = 20_000
 BOOTS = 20
 """More than a workload has."""
 
@@ -46,6 +47,8 @@ class Opener:
 
     def found(self, image: Image, clock: ManualClock) -> Found:
         key = image.key()
+        if len(self.known) >= REMEMBERED:
+            self.known.clear()
         if key not in self.known:
             self.trial.count("opened")
             path = self.fresh()
