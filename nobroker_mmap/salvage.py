@@ -297,9 +297,10 @@ class _Salvage:
             files.sync_file(copy)
         finally:
             os.close(copy)
-        if fd is not None:  # a second name, so that a kill between the two steps loses neither
+        if fd is not None:  # a second name, durable, so that no kill or power cut between the steps loses both
             kept = self._free_name(segment.number)
             files.keep_copy(segment.path, kept)
+            files.sync_directory(self._names.directory)
             self._report.kept_files.append(kept)
         files.publish(path, segment.path, self._names.directory)
 

@@ -25,7 +25,7 @@ from nobroker.state.numbers import column, pack_words, ranges_of
 from nobroker.state.owned import id_digest
 from nobroker.state.pages import SIZE
 from nobroker.state.replay import apply
-from nobroker.stores.reading import Decoded
+from nobroker.stores.decoded import Decoded
 from nobroker.stores.session import Part, Session
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list
 from nobroker_mmap.log import Log

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from nobroker import Job, JobState, NobrokerError, Queue
 
@@ -56,3 +57,18 @@ class Account:
 def key_of(job: Job) -> str:
     """The key in a job's payload."""
     return str(job.payload["key"])
+
+
+def account_of(notes: Path) -> Account:
+    """What the children said before they were killed."""
+    account = Account()
+    begun: dict[str, set[str]] = {"+": set(), "-": set()}
+    for line in notes.read_text().splitlines():
+        what, *keys = line.split()
+        if what.startswith("?"):
+            begun[what[1]].update(keys)
+        else:
+            (account.there if what == "+" else account.done).update(keys)
+    account.unknown = begun["+"] - account.there
+    account.perhaps_done = begun["-"] - account.done
+    return account

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,10 @@ class Children:
 def main(*planted: str) -> None:
     for name in planted:
         {**PLANTS, "returned_early": returned_early}[name]()
+    with tempfile.TemporaryDirectory() as directory, Queue(directory) as queue:
+        queue.enqueue("loads what is loaded at the first call")
+        queue.ack_many(queue.lease(1))
+        queue.compact()
     for line in sys.stdin:
         scenario, directory = line.split()
         pid = os.fork()

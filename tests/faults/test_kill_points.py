@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nobroker import Queue
-from tests.faults.account import Account
+from tests.faults import strace
+from tests.faults.account import account_of
 from tests.faults.book import SEGMENT
 from tests.faults.kill_child import SCENARIOS, Children
 from tests.faults.trial import Trial
@@ -24,20 +22,16 @@ TWICE = 6
 
 
 class Killer(Children):
-    """Kills children at their nth system call."""
+    """Kills children at their system calls."""
 
-    def run(self, scenario: str, directory: Path, point: int) -> bool:
-        """True when the child was killed, False when it ended before."""
+    def calls(self, scenario: str, directory: Path) -> list[tuple[str, int]]:
+        """All that there are."""
+        return strace.calls_of(self, self.begin(scenario, directory), directory / "trace")
+
+    def kill(self, scenario: str, directory: Path, call: tuple[str, int]) -> bool:
+        """False when the child ended without that call."""
         pid = self.begin(scenario, directory)
-        command = ["strace", "-o", os.devnull, "-e", f"inject=all:signal=KILL:when={point}", "-p", str(pid)]
-        tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert tracer.stderr is not None
-        said = tracer.stderr.readline()
-        os.kill(pid, signal.SIGCONT)
-        status = self.end()
-        tracer.communicate()
-        if "attached" not in said:
-            pytest.skip(f"strace may not watch other processes here: {said.strip()}")
+        status = strace.with_fault(self, pid, f"{call[0]}:signal=KILL:when={call[1]}")
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             return True
         assert status == 0, f"{scenario} ended with status {status}"
@@ -46,26 +40,10 @@ class Killer(Children):
 
 @pytest.fixture(scope="module")
 def killer() -> Iterator[Killer]:
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
+    strace.needed()
     found = Killer()
     yield found
     found.close()
-
-
-def account_of(notes: Path) -> Account:
-    """What the children said before they were killed."""
-    account = Account()
-    begun: dict[str, set[str]] = {"+": set(), "-": set()}
-    for line in notes.read_text().splitlines():
-        what, *keys = line.split()
-        if what.startswith("?"):
-            begun[what[1]].update(keys)
-        else:
-            (account.there if what == "+" else account.done).update(keys)
-    account.unknown = begun["+"] - account.there
-    account.perhaps_done = begun["-"] - account.done
-    return account
 
 
 def look(directory: Path) -> None:
@@ -85,21 +63,19 @@ def look(directory: Path) -> None:
 
 def kill_everywhere(scenario: str, trial: Trial, killer: Killer, directory: Path) -> None:
     """At each system call once; some of those who repair are killed, too."""
-    only = trial.options.only
-    for point in itertools.count(1) if only is None else (only,):
-        trial.current = point
-        rng = random.Random(f"{trial.options.seed}/{scenario}/{point}")
-        where = directory / str(point)
+    where = directory / "traced"
+    where.mkdir()
+    calls = killer.calls(scenario, where)
+    repair = killer.calls("recover", where)
+    for number, rng in trial.points(len(calls)):
+        where = directory / str(number)
         where.mkdir()
-        killed = killer.run(scenario, where, point)
-        if killed:
+        if killer.kill(scenario, where, calls[number]):
             trial.count("kills")
-            if trial.long or only is not None or point % TWICE == 0:
-                trial.count("kills of the next one", killer.run("recover", where, rng.randrange(1, 120)))
+            if trial.long or trial.options.only is not None or number % TWICE == 0:
+                trial.count("kills of the next one", killer.kill("recover", where, rng.choice(repair)))
         look(where)
         shutil.rmtree(where)
-        if not killed:
-            break
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -107,5 +83,5 @@ def test_killed_at_every_system_call(
     scenario: str, trial: Trial, killer: Killer, quick_directory: Path
 ) -> None:
     kill_everywhere(scenario, trial, killer, quick_directory)
-    assert trial.figures["kills"] > 5 or trial.options.only is not None
+    assert trial.figures["kills"] > 15 or trial.options.only is not None
     print(f"{scenario}: {dict(trial.figures)}")

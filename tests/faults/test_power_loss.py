@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from nobroker.clock import ManualClock
+from nobroker_mmap import files
+from nobroker_mmap.salvage import salvage
 from tests.faults.book import Book, Expected, Found, Numbered, essence_of, let_go, open_image
 from tests.faults.disk import Image, Recorder
 from tests.faults.tap import installed
@@ -19,9 +21,10 @@ from tests.faults.trial import Trial
 from tests.faults.workloads import WORKLOADS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX disk")
-STATES = 4_000
+STATES = 6_000
 CLOSELY = 40
 TWICE = 25
+REMEMBERED = 20_000
 BOOTS = 20
 """More than a workload has."""
 
@@ -44,6 +47,8 @@ class Opener:
 
     def found(self, image: Image, clock: ManualClock) -> Found:
         key = image.key()
+        if len(self.known) >= REMEMBERED:
+            self.known.clear()
         if key not in self.known:
             self.trial.count("opened")
             path = self.fresh()
@@ -149,3 +154,25 @@ def test_a_clean_end_says_nothing_of_what_came_after_it(fsync: bool, quick_direc
             found = open_image(image, path, calls, book.clock, closely=True)
         assert len(found.essence) == 2
         assert found.seq > job.seq
+
+
+def test_a_salvaged_file_is_kept_whenever_the_power_fails(quick_directory: Path) -> None:
+    book = Book(quick_directory, 1)
+    with book.recording():
+        with book.open() as queue:
+            queue.enqueue_many([{"pad": "x" * 500}] * 5)
+            queue.enqueue("behind the damage")
+            path = str(queue.path)
+        fd = files.open_write(path)
+        files.write_at(fd, b"damage", 1000)
+        files.sync_file(fd)
+        files.close(fd)
+        began = book.disk.position
+        report = salvage(quick_directory, "default", boot_id=book.clock.boot_id())
+    assert report.losses
+    assert report.kept_files
+    damaged = book.disk.after_all(began).names["default.000001.seg"]
+    for at in range(began, book.disk.position + 1):
+        for attempt in range(20):
+            image = book.disk.after_some(at, random.Random(f"{at}/{attempt}"))
+            assert damaged in image.names.values(), f"lost after operation {at - began} of the repair"

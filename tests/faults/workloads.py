@@ -141,6 +141,7 @@ def trouble(book: Book) -> None:
 def deaths(book: Book) -> None:
     """A process dies at each step of a rotation or a compaction, and another one works on."""
     other = book.open()
+    book.do(other, lambda: other.enqueue_many([_pad(book) for _ in range(4)], priority=-1))
     for turn in range(28):
         dying = book.open()
         _produce_and_work(book, dying, other)
@@ -160,7 +161,7 @@ def deaths(book: Book) -> None:
 def _produce_and_work(book: Book, producer: Queue, worker: Queue) -> None:
     book.do(producer, lambda: producer.enqueue_many([_pad(book, 3000) for _ in range(3)]))
     held = book.do(worker, lambda: worker.lease(3), durable=False)
-    book.do(worker, lambda: worker.ack_many(held[1:]))
+    book.do(worker, lambda: worker.ack_many(held))
 
 
 def _fails(queue: Queue) -> None:
