@@ -297,7 +297,7 @@ class _Salvage:
             files.sync_file(copy)
         finally:
             os.close(copy)
-        if fd is not None:  # a second name, durable, so that no kill or power cut between the steps loses both
+        if fd is not None:  # a second name, durable: no kill or power cut between the steps loses both
             kept = self._free_name(segment.number)
             files.keep_copy(segment.path, kept)
             files.sync_directory(self._names.directory)
