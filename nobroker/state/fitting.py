@@ -49,6 +49,10 @@ def _number(value: Any, top: int = _TOP) -> int:
 
 def _spans(spans: Any, most: int) -> int:
     """How many numbers flat ranges hold; at most so many."""
+    if type(spans) is list and len(spans) == 2:  # most have one range
+        first, last = spans
+        if type(first) is type(last) is int and 0 <= first <= last <= _TOP and last - first < most:
+            return last - first + 1
     if type(spans) is not list or len(spans) % 2:
         raise ValueError("ranges that are no pairs")
     total = 0
