@@ -33,12 +33,14 @@ class CorruptLogError(NobrokerError):
     Attributes:
         path: the damaged file.
         offset: where in it the damage begins, in bytes.
+        reason: what is wrong there, without the place and what to do next.
     """
 
-    def __init__(self, message: str, *, path: str, offset: int) -> None:
+    def __init__(self, message: str, *, path: str, offset: int, reason: str = "") -> None:
         super().__init__(message)
         self.path = path
         self.offset = offset
+        self.reason = reason or message
 
 
 class LockTimeoutError(NobrokerError):
@@ -68,4 +70,5 @@ def damaged(path: str, offset: int, what: str) -> CorruptLogError:
         "'nobroker recover --salvage' keeps a copy, saves every other record and says what was lost",
         path=path,
         offset=offset,
+        reason=what,
     )

@@ -37,12 +37,16 @@ def _open(path: str, flags: int, mode: int = 0o666) -> int:
         fd = os.open(path, flags | _BASE_FLAGS, mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise OSError(errno.EINVAL, "not a regular file", path) from error
+            raise _not_regular(path) from error
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file", path)
+        raise _not_regular(path)
     return fd
+
+
+def _not_regular(path: str) -> OSError:
+    return OSError(errno.EINVAL, "not a regular file, and left as it is; move it away", path)
 
 
 def open_read(path: str) -> int:
@@ -339,6 +343,14 @@ def is_regular(path: str) -> bool | None:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except FileNotFoundError:
         return None
+
+
+def is_fifo(path: str) -> bool:
+    """Is there a FIFO?"""
+    try:
+        return stat.S_ISFIFO(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def make_fifo(path: str) -> bool:

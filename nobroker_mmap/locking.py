@@ -138,6 +138,19 @@ def acquire(fd: int, timeout_s: float, path: str, holder: Callable[[], int]) -> 
         pause = min(pause * 1.5, _LONGEST_SLEEP_S)
 
 
+def is_running(pid: int) -> bool:
+    """Does a process live, as far as can be known? True where it cannot."""
+    if os.name != "posix":  # there this call would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
 class HandOver:
     """Waits in the kernel for one lock on behalf of a caller whose patience is limited.
 

@@ -70,6 +70,7 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
     segments, broken = recovery.read_chain(names, newest, floor)
     if broken is not None:
         damage = broken
+        segments = [segment for segment in segments if segment.header.log_id == newest.header.log_id]
         if not segments:
             raise broken
     opened = Opened(segments, tail, report, snap, unproven=True, damage=damage, lineage=newest.header.lineage)

@@ -57,11 +57,27 @@ class Settings:
                 f"{self.dir!r} is not a directory; --dir names the directory the queues are in"
             )
         known = self.names()
+        self._must_have_segments(wanted, known)
         if wanted.casefold() not in {name.casefold() for name in known}:
             there = f"it has {_some(known)}" if known else "it has none"
             raise CommandError(
                 f"no queue {wanted!r} in {self.dir!r} ({there});"
                 " choose one with -q, or make it with `nobroker enqueue`"
+            )
+
+    def _must_have_segments(self, wanted: str, known: list[str]) -> None:
+        """A queue that has lost all of its segments is not the same as no queue."""
+        left = sorted(
+            name
+            for name in os.listdir(self.dir)
+            if name in (f"{wanted}.lock", f"{wanted}.snap", f"{wanted}.manifest")
+        )
+        if left and wanted not in known:
+            raise CommandError(
+                f"queue {wanted!r} in {self.dir!r} has lost every segment file ({wanted}.NNNNNN.seg), and its"
+                f" jobs with them; {', '.join(left)} {'is' if len(left) == 1 else 'are'} still there:"
+                " put the segments back from a backup,"
+                " or remove what is left to begin an empty queue"
             )
 
     def open(self, name: str | None = None, **options: Any) -> Queue:

@@ -16,11 +16,12 @@ from nobroker.state.machine import Head, id_digest
 from nobroker.state.numbers import pack_words, ranges_of
 from nobroker.stores.base import JobRef, NewJobs
 from nobroker.stores.enqueueing import Enqueuer
-from nobroker.stores.following import Options
+from nobroker.stores.following import INDEXED, MOVED, Options
 from nobroker.stores.leasing import Leaser
 from nobroker.stores.looking import Looker
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.moving import Mover
+from nobroker.stores.reading import index_rows
 from nobroker.stores.session import Session
 from nobroker.stores.settling import Settler
 from nobroker_mmap.catalog import drop_log, list_logs
@@ -240,6 +241,18 @@ class LogStore:
 def names(directory: Path) -> list[str]:
     """Names of the queues in a directory."""
     return list_logs(directory)
+
+
+def check(directory: Path, name: str) -> list[Any]:
+    """What is wrong with a queue on the disk, also with one that cannot be opened."""
+    from nobroker.clock import SystemClock  # here, with what it needs: importing the store must be quick
+    from nobroker_mmap.check import check_log
+    from nobroker_mmap.control import boot_hash
+    from nobroker_mmap.format import Names, validate_name
+    from nobroker_mmap.offsets import RowSource
+
+    names = Names(Path(directory), validate_name(name))
+    return list(check_log(names, RowSource(index_rows, INDEXED, MOVED), boot_hash(SystemClock().boot_id())))
 
 
 def drop(directory: Path, name: str) -> None:
