@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
-from nobroker_mmap.errors import LockTimeoutError, StorageError
+from nobroker_mmap.errors import LockTimeoutError, StorageError, because
 
 
 def list_logs(directory: Path) -> list[str]:
@@ -23,7 +23,7 @@ def list_logs(directory: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StorageError(f"{directory}: cannot be read: {error}", path=str(directory)) from error
+        raise StorageError(f"{directory}: cannot be read: {because(error)}", path=str(directory)) from error
     names = {split[0] for entry in found if (split := fmt.split_segment_name(entry.name)) is not None}
     return sorted(names)
 
@@ -69,7 +69,7 @@ def drop_log(directory: Path, name: str) -> None:
         files.sync_directory(names.directory)
     except OSError as error:
         raise StorageError(
-            f"{directory}: queue {name!r} could not be removed: {error}", path=str(directory)
+            f"{directory}: queue {name!r} could not be removed: {because(error)}", path=str(directory)
         ) from error
     finally:
         for fd in held:

@@ -112,7 +112,8 @@ def _from_error(error: NobrokerError, names: fmt.Names) -> Finding:
     if isinstance(error, CorruptLogError):
         return Finding("damage", error.path, error.offset, error.reason, _salvage(names))
     path = getattr(error, "path", None) or names.directory
-    return Finding("damage", path, 0, str(error), "do as it says; a salvage would not help")
+    message = str(error).removeprefix(f"{path}: ")
+    return Finding("warning", path, 0, message, "as it says; the queue cannot be looked at before")
 
 
 def _missing(names: fmt.Names, number: int) -> Finding:

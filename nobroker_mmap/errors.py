@@ -4,6 +4,7 @@ Invariant: a `StorageError` says whether the operation can have happened ("unkno
 written"), so a caller knows if repeating it is safe.
 """
 
+import errno
 from typing import Literal
 
 Outcome = Literal["not written", "unknown"]
@@ -61,6 +62,28 @@ class QueueClosedError(NobrokerError):
 
 class Restart(Exception):
     """What the caller has in memory no longer follows from the log; load the snapshot and replay again."""
+
+
+_NEXT = {
+    errno.EACCES: "give the user of this process the right to read and write the queue's files and directory,"
+    " or open it read-only",
+    errno.EROFS: "the file system is mounted read-only; mount it for writing, or open the queue read-only",
+    errno.ENOSPC: "free some space and try again",
+    getattr(errno, "EDQUOT", errno.ENOSPC): "raise the quota or free some space, and try again",
+    errno.EMFILE: "this process has too many files open; raise its limit (ulimit -n)",
+}
+_NEXT[errno.EPERM] = _NEXT[errno.EACCES]
+
+
+def because(error: OSError) -> str:
+    """What the system said, and what to do about it where that is known."""
+    following = _NEXT.get(error.errno or 0)
+    return f"{error}; {following}" if following else str(error)
+
+
+def not_opened(path: str, error: OSError) -> StorageError:
+    """The system does not let a file or directory be opened."""
+    return StorageError(f"{path}: cannot be opened: {because(error)}", path=path)
 
 
 def damaged(path: str, offset: int, what: str) -> CorruptLogError:

@@ -17,7 +17,7 @@ from nobroker_mmap import files, locking, recovery
 from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import numbered_files
 from nobroker_mmap.control import ControlPage
-from nobroker_mmap.errors import LockTimeoutError, StorageError
+from nobroker_mmap.errors import LockTimeoutError, StorageError, because
 from nobroker_mmap.losses import SalvageReport, write_gap
 from nobroker_mmap.segment import Segment
 from nobroker_mmap.survey import Survey
@@ -45,7 +45,9 @@ def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 1
     except LockTimeoutError:
         raise
     except OSError as error:
-        raise StorageError(f"{directory}: the salvage failed: {error}", path=str(directory)) from error
+        raise StorageError(
+            f"{directory}: the salvage failed: {because(error)}", path=str(directory)
+        ) from error
     finally:
         for fd in held:
             os.close(fd)

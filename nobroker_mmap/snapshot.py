@@ -8,6 +8,7 @@ Invariants
 """
 
 import io
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
 from nobroker_mmap.offsets import Table, unpack_rows
 
+_log = logging.getLogger("nobroker_mmap")
 _SLICE = 256 * fmt.KIB
 _KIND = "nobroker"
 
@@ -82,6 +84,19 @@ def _seal(fields: tuple[bytes, int, int, int, int, int, int], digest: xxh3_64) -
     digest = digest.copy()
     digest.update(fmt.SNAPSHOT_HEADER.pack(*fields, 0)[:56])
     return fmt.SNAPSHOT_HEADER.pack(*fields, digest.intdigest())
+
+
+def write_at_close(begin: "Callable[[], SnapshotWriter]", fill: "Callable[[SnapshotWriter], None]") -> None:
+    """Write a snapshot in one go. That its file can't be written is logged: the log itself can do without."""
+    try:
+        writer = begin()
+        try:
+            fill(writer)
+            writer.commit()
+        finally:
+            writer.abort()
+    except OSError as error:
+        _log.warning("the snapshot was not written (%s); the next opening reads more of the log", error)
 
 
 class Point(NamedTuple):
