@@ -41,8 +41,15 @@ class Settings:
         return list(list_queues(self.dir)) if os.path.isdir(self.dir) else []
 
     def exists(self, name: str | None = None) -> bool:
-        wanted = (self.queue if name is None else name).casefold()
-        return any(known.casefold() == wanted for known in self.names())
+        """Whether the queue is there.
+
+        Raises:
+            CommandError: it was, and has lost its segments.
+        """
+        wanted, known = self.queue if name is None else name, self.names()
+        if os.path.isdir(self.dir):
+            self._must_have_segments(wanted, known)
+        return any(other.casefold() == wanted.casefold() for other in known)
 
     def must_exist(self, name: str | None = None) -> None:
         """Raise `CommandError`, with advice, where the queue is not there."""
