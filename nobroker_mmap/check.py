@@ -51,13 +51,14 @@ def check_log(names: fmt.Names, source: RowSource, boot: int) -> list[Finding]:
     appended, active = _written(names, page, boot, found)
     try:
         numbers = numbered_files(names)["seg"]
-        notes: list[str] = []
-        newest, wrong = recovery.find_newest(names, numbers, notes)
+        newest, wrong = recovery.find_newest(names, numbers, [])
     except NobrokerError as error:
         return [*found, _from_error(error, names)]
     if wrong is not None:
         found.append(_from_error(wrong, names))
-    found.extend(Finding("warning", names.directory, 0, note, "move the file away") for note in notes)
+    message = "no segment of this queue, and ignored"
+    ignored = [path for number, path in numbers.items() if number > newest.number + 1]
+    found.extend(Finding("warning", path, 0, message, "move it away") for path in ignored)
     told = wrong.path if wrong is not None else ""
     absent = [n for n in range(newest.number + 1, active + 1) if names.segment(n) != told]
     found.extend(_missing(names, number) for number in absent)

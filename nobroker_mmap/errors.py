@@ -70,6 +70,7 @@ _NEXT = {
     errno.EROFS: "the file system is mounted read-only; mount it for writing, or open the queue read-only",
     errno.ENOSPC: "free some space and try again",
     getattr(errno, "EDQUOT", errno.ENOSPC): "raise the quota or free some space, and try again",
+    errno.EISDIR: "a directory stands where a file of the queue belongs; move it away",
     errno.EMFILE: "this process has too many files open; raise its limit (ulimit -n)",
 }
 _NEXT[errno.EPERM] = _NEXT[errno.EACCES]

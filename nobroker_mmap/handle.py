@@ -328,7 +328,7 @@ class Handle:
             pass
         newest = chain.newest
         self._open_writer()
-        files.unlink(self.names.new(newest.number + 1))
+        recovery.remove_half_made(self.names, newest.number + 1)
         if words[ACTIVE] != newest.number:
             words[DURABLE] = max(
                 words[DURABLE], newest.base
