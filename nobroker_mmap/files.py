@@ -276,6 +276,15 @@ def read_file(path: str, limit: int) -> bytes:
         os.close(fd)
 
 
+def read_stream(path: str, limit: int) -> bytes:
+    """Content of a file whose size the system does not tell; at most `limit` bytes of it."""
+    fd = open_read(path)
+    try:
+        return read_at(fd, limit, 0)
+    finally:
+        os.close(fd)
+
+
 def map_read(fd: int, size: int) -> mmap.mmap:
     """A read-only map; it keeps a descriptor of its own."""
     return mmap.mmap(fd, size, access=mmap.ACCESS_READ)

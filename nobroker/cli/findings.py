@@ -19,9 +19,14 @@ _WIDTH = 8
 
 def look(settings: Settings) -> list[Finding]:
     """Everything that is wrong with the queue on the disk, also where it cannot be opened."""
+    from nobroker.cli import output
     from nobroker.stores.log import check
+    from nobroker_mmap.mounts import doubt_about
 
     settings.must_exist()
+    doubt = doubt_about(settings.dir)
+    if doubt is not None and (doubt.kind == "network" or output.on_terminal()):
+        output.note(f"warning: {settings.dir} is on {doubt.file_system}: {doubt.reason}")
     return check(Path(settings.dir), settings.queue)
 
 

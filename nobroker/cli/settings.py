@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nobroker.cli.failures import CommandError
@@ -24,6 +25,7 @@ class Settings:
     given_dir: str | None = None
     given_queue: str | None = None
     json: bool = False
+    says_all: bool = False
 
     @property
     def dir(self) -> str:
@@ -88,9 +90,16 @@ class Settings:
             )
 
     def open(self, name: str | None = None, **options: Any) -> Queue:
-        """Open the queue for changing it; it is made where it does not exist."""
+        """Open the queue for changing it; it is made where it does not exist.
+
+        That it is in a container's own layer is said by `work` and `check`, not by every command.
+        """
         from nobroker import Queue
 
+        if not self.says_all and not options.get("read_only"):
+            from nobroker.stores.log import warn_of_file_system
+
+            warn_of_file_system(Path(self.dir), layered=False)
         return Queue(self.dir, self.queue if name is None else name, **options)
 
     def open_existing(self, name: str | None = None, **options: Any) -> Queue:

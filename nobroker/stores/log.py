@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,11 @@ from nobroker.stores.reading import index_rows
 from nobroker.stores.session import Session
 from nobroker.stores.settling import Settler
 from nobroker_mmap.catalog import drop_log, list_logs
+from nobroker_mmap.mounts import doubt_about
 
 _log = logging.getLogger("nobroker.queue")
+_looked_at: set[str] = set()
+"""Directories of which this process has said, where it had to, that their file system is none for a queue."""
 
 
 class LogStore:
@@ -41,6 +45,8 @@ class LogStore:
         self._looker = Looker(session, self._lookup)
         self._mover = Mover(session)
         self._auto = options.auto_compact and not options.read_only
+        if not options.read_only:
+            warn_of_file_system(directory)
 
     def _upkeep(self) -> None:
         """After a verb that wrote: a slice of the snapshot, a piece of compaction.
@@ -236,6 +242,21 @@ class LogStore:
 
     def close(self) -> None:
         self._session.close()
+
+
+def warn_of_file_system(directory: Path, *, layered: bool = True) -> None:
+    """Log, once per process and directory, that a queue should not be where it is.
+
+    `layered`: of a container's own layer, too.
+    """
+    place = os.path.abspath(directory)
+    if place in _looked_at:
+        return
+    _looked_at.add(place)
+    doubt = doubt_about(place)
+    if doubt is not None and (layered or doubt.kind != "layered"):
+        text = "event=queue.file_system directory=%s type=%s: %s"
+        _log.warning(text, directory, doubt.file_system, doubt.reason)
 
 
 def names(directory: Path) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from nobroker.cli import output
+from nobroker.stores import log
+from nobroker_mmap import mounts
 from nobroker_mmap.control import POISON, ControlPage
 
 from .conftest import CommandLine, tree
@@ -287,3 +289,24 @@ def test_salvage_while_somebody_has_it_open(line: CommandLine, monkeypatch: pyte
         assert ran.code == 1
         assert "somebody has the queue open; nothing was changed" in ran.err
     assert line("recover", "--salvage").code == 0
+
+
+@pytest.mark.parametrize("kind, everywhere", [("nfs", True), ("overlay", False)])
+def test_a_place_that_is_none_for_a_queue(
+    line: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    everywhere: bool,
+) -> None:
+    table = line.dir.parent / "mounts"
+    table.write_text(f"1 1 8:1 / / rw - {kind} source rw\n")
+    monkeypatch.setattr(mounts, "TABLE", str(table))
+    monkeypatch.setattr(log, "_looked_at", set())
+    assert line("enqueue", "x").code == 0
+    assert [kind in record.getMessage() for record in caplog.records] == [True] * everywhere
+    assert (f"is on {kind}" in line("check").err) == everywhere
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    ran = line("check")
+    assert ran.code == 0
+    assert f"is on {kind}" in ran.err
