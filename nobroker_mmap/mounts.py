@@ -14,7 +14,8 @@ _MAX_TABLE = 4 << 20
 NETWORK = frozenset(
     (
         "nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs",
-        "beegfs", "glusterfs", "pvfs2", "davfs", "coda", "vboxsf", "prl_fs", "drvfs", "fakeowner", "osxfs", "virtiofs",
+        "beegfs", "glusterfs", "pvfs2", "davfs", "coda", "vboxsf", "prl_fs", "drvfs", "fakeowner", "osxfs",
+        "virtiofs",
         "gfs2", "ocfs2", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse",
         "fuse.davfs2", "fuse.grpcfuse", "fuse.vmhgfs-fuse", "fuse.juicefs", "fuse.ceph",
     )
