@@ -41,7 +41,7 @@ def table(tmp_path: Path) -> str:
     "directory, kind",
     [
         ("/", "ext4"),
-        ("/home/jobs", "ext4"),
+        ("/var/jobs", "ext4"),
         ("/srv", "nfs4"),
         ("/srv/jobs/deep", "nfs4"),
         ("/srv/local disk/jobs", "xfs"),
