@@ -5,7 +5,10 @@ written.
 from __future__ import annotations
 
 import math
+import os
 import re
+from array import array
+from collections.abc import Iterable
 from typing import Any, Final
 
 from nobroker_mmap.format import MIN_SEGMENT_SIZE
@@ -14,11 +17,21 @@ MAX_SECONDS: Final = 100 * 366 * 86400.0
 """A hundred years: longer delays are mistakes."""
 
 _NOT_TEXT: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_TEXT: Final = frozenset({str})
+_NUMBERS: Final = frozenset({int, float})
 _MADE: Final = re.compile("nb-[0-9a-v]{13}-[0-9]+")
 MAX_ID_LENGTH: Final = 255
 MAX_LANE_LENGTH: Final = 100
 MAX_COUNT: Final = 2**31
 MAX_ATTEMPTS: Final = 2**31 - 1
+
+
+def directory(path: Any) -> str:
+    """A path of text, as text."""
+    found = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(found, str):
+        raise TypeError(f"path must be a path, not {type(path).__name__}")
+    return found or os.curdir
 
 
 def seconds(name: str, value: Any, *, low: float = 0.0, positive: bool = False) -> int:
@@ -31,6 +44,20 @@ def seconds(name: str, value: Any, *, low: float = 0.0, positive: bool = False) 
         )
     micros = round(number * 1e6)
     return max(micros, 1) if positive else micros
+
+
+def all_seconds(name: str, values: Iterable[Any]) -> array[int]:
+    """`seconds` of each."""
+    numbers = list(values)
+    if (
+        numbers
+        and set(map(type, numbers)) <= _NUMBERS
+        and min(numbers) >= 0
+        and max(numbers) <= MAX_SECONDS
+        and all(map(math.isfinite, numbers))
+    ):
+        return array("q", [round(number * 1e6) for number in numbers])
+    return array("q", [seconds(name, value) for value in numbers])
 
 
 def optional_seconds(name: str, value: Any, *, positive: bool = False) -> int | None:
@@ -99,6 +126,17 @@ def own_id(value: Any) -> str:
             f"job_id {job_id!r} has the form of the ids that the queue makes itself; choose another one"
         )
     return job_id
+
+
+def own_ids(values: Iterable[Any]) -> list[str]:
+    """`own_id` of each: in order where all of them together are."""
+    ids = list(values)
+    if ids and set(map(type, ids)) == _TEXT and max(map(len, ids)) <= MAX_ID_LENGTH and min(map(len, ids)):
+        together = "".join(ids)
+        sound = together.isprintable() if together.isascii() else _NOT_TEXT.search(together) is None
+        if sound and "nb-" not in together:
+            return ids
+    return [own_id(job_id) for job_id in ids]
 
 
 def looks_made(job_id: str) -> bool:

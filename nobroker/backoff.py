@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from nobroker_mmap.plain import Frozen
 
 if TYPE_CHECKING:
     import random
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffPolicy:
+class BackoffPolicy(Frozen):
     """Exponential backoff with jitter.
 
     The delay before attempt *n + 1* is ``base * factor ** (n - 1)`` seconds, at most ``max_delay``;
@@ -27,16 +27,21 @@ class BackoffPolicy:
         TypeError, ValueError: for anything that is not a finite number in its range.
     """
 
-    base: float = 1.0
-    factor: float = 2.0
-    max_delay: float = 300.0
-    jitter: float = 0.5
+    __slots__ = __match_args__ = ("base", "factor", "max_delay", "jitter")
 
-    def __post_init__(self) -> None:
-        _check("base", self.base, 0.0, math.inf)
-        _check("factor", self.factor, 1.0, math.inf)
-        _check("max_delay", self.max_delay, 0.0, math.inf)
-        _check("jitter", self.jitter, 0.0, 1.0)
+    base: float
+    factor: float
+    max_delay: float
+    jitter: float
+
+    def __init__(
+        self, base: float = 1.0, factor: float = 2.0, max_delay: float = 300.0, jitter: float = 0.5
+    ) -> None:
+        _check("base", base, 0.0, math.inf)
+        _check("factor", factor, 1.0, math.inf)
+        _check("max_delay", max_delay, 0.0, math.inf)
+        _check("jitter", jitter, 0.0, 1.0)
+        self._fill(base, factor, max_delay, jitter)
 
     def delay_for(self, attempt: int, rng: random.Random | None = None) -> float:
         """Seconds to wait after `attempt` failures; 0 when there were none.

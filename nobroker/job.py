@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
+
+from nobroker_mmap.plain import Plain
 
 
 class JobState(StrEnum):
@@ -20,8 +21,7 @@ class JobState(StrEnum):
     DEAD = "dead"
 
 
-@dataclass(slots=True)
-class Job:
+class Job(Plain):
     """One job at one moment.
 
     All times are seconds since the epoch, as floats.
@@ -49,26 +49,72 @@ class Job:
         created: False when `enqueue` found the id already known.
     """
 
-    id: str
-    payload: Any
-    priority: int = 0
-    state: JobState = JobState.READY
-    attempts: int = 0
-    max_attempts: int = 5
-    available_at: float = 0.0
-    enqueued_at: float = 0.0
-    lease_deadline: float | None = None
-    lease_token: int | None = None
-    last_error: str | None = None
-    seq: int = 0
-    lane: str = ""
-    metadata: Any = None
-    result: Any = None
-    progress: Any = None
-    job_state: Any = None
-    expires_at: float | None = None
-    cancel_requested: bool = False
-    created: bool = True
+    __slots__ = __match_args__ = (
+        "id",
+        "payload",
+        "priority",
+        "state",
+        "attempts",
+        "max_attempts",
+        "available_at",
+        "enqueued_at",
+        "lease_deadline",
+        "lease_token",
+        "last_error",
+        "seq",
+        "lane",
+        "metadata",
+        "result",
+        "progress",
+        "job_state",
+        "expires_at",
+        "cancel_requested",
+        "created",
+    )
+
+    def __init__(
+        self,
+        id: str,
+        payload: Any,
+        priority: int = 0,
+        state: JobState = JobState.READY,
+        attempts: int = 0,
+        max_attempts: int = 5,
+        available_at: float = 0.0,
+        enqueued_at: float = 0.0,
+        lease_deadline: float | None = None,
+        lease_token: int | None = None,
+        last_error: str | None = None,
+        seq: int = 0,
+        lane: str = "",
+        metadata: Any = None,
+        result: Any = None,
+        progress: Any = None,
+        job_state: Any = None,
+        expires_at: float | None = None,
+        cancel_requested: bool = False,
+        created: bool = True,
+    ) -> None:
+        self.id = id
+        self.payload = payload
+        self.priority = priority
+        self.state = state
+        self.attempts = attempts
+        self.max_attempts = max_attempts
+        self.available_at = available_at
+        self.enqueued_at = enqueued_at
+        self.lease_deadline = lease_deadline
+        self.lease_token = lease_token
+        self.last_error = last_error
+        self.seq = seq
+        self.lane = lane
+        self.metadata = metadata
+        self.result = result
+        self.progress = progress
+        self.job_state = job_state
+        self.expires_at = expires_at
+        self.cancel_requested = cancel_requested
+        self.created = created
 
     def is_eligible(self, now: float) -> bool:
         """Whether it may be leased at `now` (seconds since the epoch)."""
@@ -76,11 +122,11 @@ class Job:
 
     def snapshot(self) -> Job:
         """A copy; the payload is shared."""
-        return replace(self)
+        return self.__replace__()
 
     def to_dict(self) -> dict[str, Any]:
         """All fields by name, the state as its string."""
-        found = {name: getattr(self, name) for name in _FIELDS}
+        found = {name: getattr(self, name) for name in self.__match_args__}
         found["state"] = self.state.value
         return found
 
@@ -92,11 +138,8 @@ class Job:
             KeyError: without an ``id``.
             ValueError: for a state that is none.
         """
-        known = {name: data[name] for name in _FIELDS if name in data}
+        known = {name: data[name] for name in cls.__match_args__ if name in data}
         known["id"] = data["id"]
         known.setdefault("payload", None)
         known["state"] = JobState(known.get("state", "ready"))
         return cls(**known)
-
-
-_FIELDS = tuple(field.name for field in fields(Job))

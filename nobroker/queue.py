@@ -7,8 +7,8 @@ done, in `nobroker.stores`.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from nobroker import arguments
 from nobroker.backoff import BackoffPolicy
@@ -21,6 +21,9 @@ from nobroker.stores.log import names as log_names
 from nobroker.verbs.holding import Holding
 from nobroker.verbs.managing import Managing
 from nobroker.verbs.producing import Producing
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Queue(Producing, Holding, Managing):
@@ -71,11 +74,9 @@ class Queue(Producing, Holding, Managing):
         read_only: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"path must be a path, not {type(path).__name__}")
         if backoff is not None and not isinstance(backoff, BackoffPolicy):
             raise TypeError(f"backoff must be a BackoffPolicy, not {type(backoff).__name__}")
-        self.dir = Path(path)
+        self._directory = arguments.directory(path)
         self.name = name
         self.fsync = arguments.flag("fsync", fsync)
         self._visibility_us = arguments.seconds("visibility_timeout", visibility_timeout, positive=True)
@@ -92,7 +93,14 @@ class Queue(Producing, Holding, Managing):
             keep_done_us=arguments.seconds("keep_done", keep_done),
             read_only=arguments.flag("read_only", read_only),
         )
-        self._store: Store = LogStore(self.dir, name, options, clock or SystemClock())
+        self._store: Store = LogStore(self._directory, name, options, clock or SystemClock())
+
+    @property
+    def dir(self) -> Path:
+        """The directory."""
+        from pathlib import Path
+
+        return Path(self._directory)
 
     def close(self) -> None:
         """Let go of all files. Closing twice is harmless; using a closed queue raises `QueueClosedError`."""
@@ -107,12 +115,12 @@ class Queue(Producing, Holding, Managing):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Queue {self.name!r} in {str(self.dir)!r}>"
+        return f"<Queue {self.name!r} in {self._directory!r}>"
 
 
 def list_queues(path: str | os.PathLike[str]) -> list[str]:
     """Names of the queues in a directory, sorted; none when there is no such directory."""
-    return log_names(Path(path))
+    return log_names(arguments.directory(path))
 
 
 def drop_queue(path: str | os.PathLike[str], name: str = "default") -> None:
@@ -122,4 +130,4 @@ def drop_queue(path: str | os.PathLike[str], name: str = "default") -> None:
         StorageError: there is none.
         LockTimeoutError: somebody has it open.
     """
-    drop_log(Path(path), name)
+    drop_log(arguments.directory(path), name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from nobroker_mmap.recovery import RecoveryReport
+from nobroker_mmap.plain import Frozen
+from nobroker_mmap.report import RecoveryReport
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(Frozen):
     """Counts of jobs by state, and three facts beside them.
 
     Attributes:
@@ -25,15 +24,41 @@ class QueueStats:
         bytes: what the log takes, in bytes in use.
     """
 
-    ready: int = 0
-    delayed: int = 0
-    leased: int = 0
-    done: int = 0
-    dead: int = 0
-    total: int = 0
-    oldest_ready_age: float | None = None
-    paused: bool = False
-    bytes: int = 0
+    __slots__ = __match_args__ = (
+        "ready",
+        "delayed",
+        "leased",
+        "done",
+        "dead",
+        "total",
+        "oldest_ready_age",
+        "paused",
+        "bytes",
+    )
+
+    ready: int
+    delayed: int
+    leased: int
+    done: int
+    dead: int
+    total: int
+    oldest_ready_age: float | None
+    paused: bool
+    bytes: int
+
+    def __init__(
+        self,
+        ready: int = 0,
+        delayed: int = 0,
+        leased: int = 0,
+        done: int = 0,
+        dead: int = 0,
+        total: int = 0,
+        oldest_ready_age: float | None = None,
+        paused: bool = False,
+        bytes: int = 0,
+    ) -> None:
+        self._fill(ready, delayed, leased, done, dead, total, oldest_ready_age, paused, bytes)
 
     def __str__(self) -> str:
         return (
@@ -43,17 +68,21 @@ class QueueStats:
 
     def to_dict(self) -> dict[str, Any]:
         """All figures by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in self.__match_args__}
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
+class CompactionResult(Frozen):
     """What a compaction did. Bytes are those in use, not those preallocated."""
+
+    __slots__ = __match_args__ = ("bytes_before", "bytes_after", "jobs_kept", "jobs_dropped")
 
     bytes_before: int
     bytes_after: int
     jobs_kept: int
     jobs_dropped: int
+
+    def __init__(self, bytes_before: int, bytes_after: int, jobs_kept: int, jobs_dropped: int) -> None:
+        self._fill(bytes_before, bytes_after, jobs_kept, jobs_dropped)
 
     @property
     def bytes_reclaimed(self) -> int:

@@ -37,6 +37,7 @@ _KEYS: Final = _SCALARS
 
 _PLAIN: Final = _SCALARS | {list, tuple, dict}
 _ONLY_DICTS: Final = frozenset({dict})
+_TEXT: Final = frozenset({str})
 
 
 class _Codec(threading.local):
@@ -230,7 +231,11 @@ def _flat(value: dict[Any, Any]) -> bool:
 
 
 def _plain(level: list[Any]) -> bool:
-    """Whether all is of the plain types and not too deep: level by level, so that C does the walking."""
+    """Whether all is of the plain types and not too deep: level by level, so that C does the walking.
+
+    For what the packer took without its hook: no text here is of a sub-class, so no other type of key can
+    hide behind one that is equal to it where all keys are text.
+    """
     if len(level) == 1 and type(level[0]) is dict and _flat(level[0]):
         return True
     for _ in range(MAX_DEPTH + 1):
@@ -240,7 +245,8 @@ def _plain(level: list[Any]) -> bool:
         if not kinds <= _PLAIN:
             return False
         dicts = level if kinds == _ONLY_DICTS else [value for value in level if type(value) is dict]
-        if not set(map(type, chain.from_iterable(dicts))) <= _KEYS:
+        keys: set[Any] = set().union(*dicts)
+        if not set(map(type, keys)) <= _TEXT and not set(map(type, chain.from_iterable(dicts))) <= _KEYS:
             return False
         inner: list[Any] = list(chain.from_iterable(map(dict.values, dicts)))
         if list in kinds or tuple in kinds:

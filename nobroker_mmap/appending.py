@@ -7,21 +7,22 @@ Invariants
 - After a write that failed nothing of it can be seen, or the error says that this is not known.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from nobroker_mmap import commit, files, locking, manifest, rotation
 from nobroker_mmap import control as ctl
 from nobroker_mmap import format as fmt
+from nobroker_mmap.control import Tip
 from nobroker_mmap.errors import StorageError
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Row
 from nobroker_mmap.reading import Reading
 from nobroker_mmap.record import encode
 from nobroker_mmap.segment import Segment
 
-_log = logging.getLogger("nobroker_mmap")
 LINEAGE, APPENDED, DURABLE, POISON, ACTIVE = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.ACTIVE
+_APPENDED_AGAIN = ctl.APPENDED_AGAIN
 _HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
 
 Part = tuple[int, int, bytes, bytes, list[Row] | None]
@@ -87,6 +88,62 @@ class Appending(Reading):
         self._landed(segment, end)
         return lsn, end
 
+    # -- appending without having read everything ----------------------------------------------------
+
+    def lag(self) -> int:
+        """Bytes that others appended and this handle has not read; 0 also for a handle to be opened anew."""
+        words = self._words
+        if words is None or self.forked or words[ctl.LINEAGE] != self._lineage:
+            return 0
+        return int(words[APPENDED]) - self._chain.cursor
+
+    def tip(self) -> Tip | None:
+        """The end of the log, when it can be appended to by what the control page says of it. The caller
+        holds the lock. Asking makes the others say it from now on.
+        """
+        page = self._page
+        if page is None:
+            return None
+        words = page.words
+        tip = page.tip()
+        if tip is None:
+            words[ctl.TIP_WANTED] = ctl.YES
+        if words[ctl.UNPROVEN] or words[ACTIVE] != self._chain.newest.number or self.ends_closed:
+            return None
+        return tip
+
+    def say_tip(self, next_number: int, reserved: int, time: int) -> None:
+        """Say what the log ends with, where somebody wants to know. The caller holds the lock and has applied
+        all records.
+        """
+        page = self._page
+        if page is not None and page.words[ctl.TIP_WANTED]:
+            chain = self._chain
+            page.say_tip(Tip(chain.cursor, chain.checksum, next_number, reserved, time))
+
+    def append_at_tip(self, kind: int, head: bytes, tail: bytes, tip: Tip, numbers: int, time: int) -> int:
+        """Append a group of one record that gives out `numbers`, behind what this handle has read; it reads
+        it later, as if others had written it.
+
+        Returns:
+            The end of the record; 0 when it does not fit: nothing was written.
+
+        Raises:
+            StorageError: as `append`.
+        """
+        segment = self._chain.newest
+        end = tip.lsn + ((_HEADER + len(head) + len(tail) + 7) & ~7)
+        if end > segment.kept or self._page is None:
+            return 0
+        number, lineage = segment.ids
+        data, checksum = encode(
+            kind, _LAST, head, tail, number, lineage, tip.lsn, self._words[DURABLE], tip.checksum, _TERMINATOR
+        )
+        self._put(segment, data, tip.lsn, end)
+        self._page.say_tip(Tip(end, checksum, tip.next + numbers, tip.reserved, time))
+        self._landed(segment, end)
+        return end
+
     def _segment_for(self, size: int) -> Segment:
         """The newest segment, with the cursor in it and room for a group."""
         chain, words = self._chain, self._words
@@ -98,6 +155,11 @@ class Appending(Reading):
         return segment
 
     def _land(self, segment: Segment, data: bytes, lsn: int, end: int, checksum: int, kind: int) -> None:
+        self._put(segment, data, lsn, end)
+        chain = self._chain
+        chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, kind
+
+    def _put(self, segment: Segment, data: bytes, lsn: int, end: int) -> None:
         """Write a group with the zeros that end it, then say that it is there."""
         self._unfinished = True
         fd = self._writing[1]  # type: ignore[index]
@@ -105,10 +167,9 @@ class Appending(Reading):
             files.write_at(fd, data, lsn - segment.origin)
         except OSError as error:
             raise self._write_failed(error, fd, segment, lsn - segment.origin, len(data)) from error
-        self._words[APPENDED] = end
+        words = self._words
+        words[APPENDED] = words[_APPENDED_AGAIN] = end
         self._unfinished = False
-        chain = self._chain
-        chain.cursor, chain.checksum, chain.chained, chain.last_type = end, checksum, True, kind
 
     def _landed(self, segment: Segment, end: int) -> None:
         """What is looked at after every group."""
@@ -201,10 +262,10 @@ class Appending(Reading):
         try:
             following = rotation.make(self.names, header)
         except OSError as error:
-            words[POISON] = 1
+            words[POISON] = ctl.YES
             raise commit.sync_failed(self.names.directory, error) from error
         end = chain.offset
-        words[ACTIVE] = following.number
+        words[ACTIVE] = words[ctl.ACTIVE_AGAIN] = following.number
         sealed.end = end
         chain.write_sidecar(sealed, chain.table)
         chain.join(following)
@@ -221,7 +282,29 @@ class Appending(Reading):
             if files.is_regular(self.names.new(self._prepared)) is None:
                 rotation.prepare(self.names, self._prepared, size)
         except OSError as error:
-            _log.warning("%s: no space for the next segment yet (%s)", self.names.new(self._prepared), error)
+            logger().warning(
+                "%s: no space for the next segment yet (%s)", self.names.new(self._prepared), error
+            )
+
+    def keep_room(self, size: int) -> None:
+        """Refuse a group of `size` bytes that can wait when it would take the last eighth of a segment and
+        no next one can be reserved: without acknowledgements nothing could be worked off on a full disk.
+
+        Raises:
+            StorageError: the disk is full; nothing was written.
+        """
+        segment, end = self._chain.newest, self._chain.cursor + size
+        if not segment.kept < end <= segment.last_lsn or files.is_regular(self.names.new(segment.number + 1)):
+            return
+        try:
+            next_size = rotation.next_size(self.segment_size, segment.size, 0)
+            rotation.prepare(self.names, segment.number + 1, next_size)
+        except OSError as error:
+            raise StorageError(
+                f"{segment.path}: no space for the next segment ({error}); what is left of this one is kept"
+                " for acknowledgements. Nothing was written, free some space and try again",
+                path=segment.path,
+            ) from error
 
     # -- durability ---------------------------------------------------------------------------------
 
@@ -251,7 +334,7 @@ class Appending(Reading):
         words = self._words
         if words is None:
             raise StorageError(
-                f"{self.directory}: closed before the sync", path=str(self.directory), outcome="unknown"
+                f"{self.directory}: closed before the sync", path=self.directory, outcome="unknown"
             )
         if words[POISON] or words[LINEAGE] != self._lineage:
             error = self._refusal("a sync of it failed, or it was repaired, before this was durable")
@@ -269,17 +352,17 @@ class Appending(Reading):
                 return
             raise StorageError(
                 f"{self.directory}: the log moved on before this was durable",
-                path=str(self.directory),
+                path=self.directory,
                 outcome="unknown",
             )
         try:
             files.sync_data(writing[1])
         except OSError as error:
-            words[POISON] = 1
+            words[POISON] = ctl.YES
             raise commit.sync_failed(self.names.segment(writing[0]), error) from error
         self._is_durable(end)
         if words[DURABLE] < target:
-            words[DURABLE] = target
+            words[DURABLE] = words[ctl.DURABLE_AGAIN] = target
 
     def sync_now(self) -> None:
         """Make everything appended durable. The caller holds the lock and has applied all records."""

@@ -10,7 +10,6 @@ Invariants
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 from nobroker_mmap import control as ctl
@@ -23,7 +22,7 @@ from nobroker_mmap.segment import Segment
 _ATTEMPTS = 20
 
 
-def copy_log(names: fmt.Names, target: Path, words: Any, newest: int) -> Path:
+def copy_log(names: fmt.Names, target: str, words: Any, newest: int) -> str:
     """Copy a log into an empty or new directory; returns it. `words`: the control page of this boot, or None.
 
     Raises:
@@ -32,8 +31,8 @@ def copy_log(names: fmt.Names, target: Path, words: Any, newest: int) -> Path:
         CorruptLogError: the log is damaged.
     """
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        if any(target.iterdir()):
+        os.makedirs(target, exist_ok=True)
+        if os.listdir(target):
             raise ValueError(f"{target}: not empty; give a new or an empty directory")
         copies = fmt.Names(target, names.name)
         for attempt in range(_ATTEMPTS):
@@ -46,9 +45,9 @@ def copy_log(names: fmt.Names, target: Path, words: Any, newest: int) -> Path:
                     raise
                 for entry in files.entries(copies.directory):
                     files.unlink(entry.path)
-        files.sync_directory(str(target))
+        files.sync_directory(target)
     except OSError as error:
-        raise StorageError(f"{target}: the copy failed: {because(error)}", path=str(target)) from error
+        raise StorageError(f"{target}: the copy failed: {because(error)}", path=target) from error
     return target
 
 

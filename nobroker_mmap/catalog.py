@@ -5,38 +5,37 @@ interrupted removal is noticed by the next opening and never looks like a shorte
 """
 
 import os
-from pathlib import Path
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import LockTimeoutError, StorageError, because
 
 
-def list_logs(directory: Path) -> list[str]:
+def list_logs(directory: str) -> list[str]:
     """Names of the logs in a directory, sorted; none when it does not exist.
 
     Raises:
         StorageError: the directory cannot be read.
     """
     try:
-        found = files.entries(str(directory))
+        found = files.entries(directory)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StorageError(f"{directory}: cannot be read: {because(error)}", path=str(directory)) from error
+        raise StorageError(f"{directory}: cannot be read: {because(error)}", path=directory) from error
     names = {split[0] for entry in found if (split := fmt.split_segment_name(entry.name)) is not None}
     return sorted(names)
 
 
-def refuse_other_case(directory: Path, name: str, *, read_only: bool) -> None:
+def refuse_other_case(directory: str, name: str, *, read_only: bool) -> None:
     """Names that differ only in case would be one log on some systems.
 
     Raises:
         ValueError: there is a log whose name differs only in case.
         StorageError: the directory cannot be read, or (read-only) is not there.
     """
-    if read_only and files.is_regular(str(directory)) is None:
-        raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
+    if read_only and files.is_regular(directory) is None:
+        raise StorageError(f"{directory}: there is no queue {name!r} here", path=directory)
     for other in list_logs(directory):
         if other != name and other.lower() == name.lower():
             raise ValueError(
@@ -44,16 +43,16 @@ def refuse_other_case(directory: Path, name: str, *, read_only: bool) -> None:
             )
 
 
-def drop_log(directory: Path, name: str) -> None:
+def drop_log(directory: str, name: str) -> None:
     """Remove a log with all its files. Copies kept aside (`.torn`, `.salvaged`) go too.
 
     Raises:
         StorageError: there is no such log, or it cannot be removed.
         LockTimeoutError: somebody has it open.
     """
-    names = fmt.Names(Path(directory), fmt.validate_name(name))
+    names = fmt.Names(directory, fmt.validate_name(name))
     if name not in list_logs(directory):
-        raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
+        raise StorageError(f"{directory}: there is no queue {name!r} here", path=directory)
     held: list[int] = []
     try:
         for path in (names.lock, names.openers):
@@ -69,7 +68,7 @@ def drop_log(directory: Path, name: str) -> None:
         files.sync_directory(names.directory)
     except OSError as error:
         raise StorageError(
-            f"{directory}: queue {name!r} could not be removed: {because(error)}", path=str(directory)
+            f"{directory}: queue {name!r} could not be removed: {because(error)}", path=directory
         ) from error
     finally:
         for fd in held:

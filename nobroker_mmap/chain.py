@@ -8,7 +8,6 @@ Invariants
 - `newest` may be ahead of `reading`, the segment the cursor is in, never behind.
 """
 
-import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,11 +15,11 @@ from typing import NamedTuple
 from nobroker_mmap import files, offsets
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import CorruptLogError, damaged
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Index, Piece, Row, RowSource, Table
 from nobroker_mmap.record import Record
 from nobroker_mmap.segment import MapCache, Segment, open_segment
 
-_log = logging.getLogger("nobroker_mmap")
 _CACHED_TABLES = 16
 _NONE: frozenset[int] = frozenset()
 
@@ -76,6 +75,8 @@ class Chain:
         self.checksum = 0
         self.chained = True
         self.last_type = 0
+        self.closed_at = 0
+        """LSN behind the last CLOSE record that was read."""
         self.newest: Segment
         self.reading: Segment
         self._index = Index(self.table_of)
@@ -167,6 +168,8 @@ class Chain:
                 self.source.add(self.table, record)
             elif kind == fmt.RETIRE:
                 self.drop_before(min(retired_floor(record), self.reading.number))
+            elif kind == fmt.CLOSE:
+                self.closed_at = record.end
         self.cursor, self.checksum = last.end, last.checksum
         self.chained = last.type != fmt.GAP
         self.last_type = last.type
@@ -188,10 +191,11 @@ class Chain:
         self._tables.clear()
         self._indexed = 0
 
-    def _remember(self, number: int, table: Table) -> None:
-        self._tables[number] = table
+    def _remember(self, number: int, table: Table) -> Table:
+        self._tables[number] = table = table.packed()
         while len(self._tables) > _CACHED_TABLES:
             self._tables.popitem(last=False)
+        return table
 
     def table_of(self, segment: Segment) -> Table:
         """The rows of a segment; from its sidecar when it is sealed and that is sound, else from its
@@ -208,8 +212,7 @@ class Chain:
             self.maps.use(segment)
             table = self.source.scan(segment)
             self.write_sidecar(segment, table)
-        self._remember(segment.number, table)
-        return table
+        return self._remember(segment.number, table)
 
     def write_sidecar(self, segment: Segment, table: Table) -> None:
         """Write the sidecar of a sealed segment where that is allowed. A failure costs a scan later,
@@ -221,7 +224,7 @@ class Chain:
         try:
             offsets.write_sidecar(path, self.names.temporary(path, self.tag), segment, table)
         except OSError as error:
-            _log.warning(
+            logger().warning(
                 "%s: the index was not written (%s); it is rebuilt by a scan when needed", path, error
             )
 
@@ -250,7 +253,7 @@ class Chain:
     def keys_of(self, number: int) -> tuple[tuple[int, int], list[Row]]:
         """Bounds of the keys that ENQUEUE made in a segment, and the rows that MOVE made."""
         table = self.table_of(self.segments[number])
-        return table.bounds(moved=False), _unpacked(table.moved)
+        return table.bounds(moved=False), table.moved_rows()
 
     def moved_since(self, number: int, first: int, last: int) -> bool:
         """Has a segment after this one a moved copy of one of the keys?"""
@@ -281,8 +284,8 @@ class Chain:
                     segment.path,
                     first,
                     last,
-                    len(table.enqueued) // 2,
-                    len(table.moved) // 2,
+                    len(table.enqueued),
+                    len(table.moved),
                 )
             )
         return found
@@ -316,11 +319,6 @@ def retired_floor(record: Record) -> int:
             offset=record.offset,
         )
     return floor
-
-
-def _unpacked(rows: Iterable[int]) -> list[Row]:
-    flat = iter(rows)
-    return [(first, place >> 16 & 0xFFFF, place & 0xFFFF) for first, place in zip(flat, flat, strict=True)]
 
 
 def numbered_files(names: fmt.Names) -> dict[str, dict[int, str]]:

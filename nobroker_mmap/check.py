@@ -16,7 +16,7 @@ from typing import Literal
 from nobroker_mmap import files, locking, offsets, opening, recovery, snapshot
 from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import check_link, numbered_files
-from nobroker_mmap.control import ACTIVE, APPENDED, HOLDER, POISON, ControlPage
+from nobroker_mmap.control import ACTIVE, HOLDER, POISON, ControlPage
 from nobroker_mmap.errors import CorruptLogError, NobrokerError
 from nobroker_mmap.offsets import RowSource, Table
 from nobroker_mmap.record import Scan
@@ -93,12 +93,12 @@ def _written(names: fmt.Names, page: ControlPage | None, boot: int, found: list[
         )
         found.append(Finding("warning", names.lock, 0, message, advice))
         return 0, 0
-    return int(page.words[APPENDED]), int(page.words[ACTIVE])
+    return page.promised(), page.least(ACTIVE)
 
 
 def _idle(page: ControlPage | None, appended: int) -> bool:
     """Is nobody in the middle of a write, and has there been none since `appended` was read?"""
-    if page is None or page.words[APPENDED] != appended:
+    if page is None or page.promised() != appended:
         return False
     holder = int(page.words[HOLDER])
     return holder == 0 or not locking.is_running(holder)
@@ -242,7 +242,7 @@ def _check_sidecar(names: fmt.Names, segment: Segment, table: Table, found: list
         found.append(
             Finding("note", path, 0, "the index does not verify", "nothing: it is built anew when needed")
         )
-    elif stored.pack() != table.pack():
+    elif stored.to_bytes() != table.to_bytes():
         found.append(
             Finding(
                 "warning", path, 0, "the index does not agree with the segment", f"rm {shlex.quote(path)}"

@@ -4,18 +4,23 @@ Invariants
 - A caller returns only when the shared durable-up-to covers its end, or raises with outcome "unknown".
 - A failed sync is final: the shared poison flag is set before anybody else can sync, and no sync is tried
   again.
+- Nobody waits for the lock. Who finds it taken looks, again and again, whether the sync that runs, or the
+  next one, has covered what it waits for: one sync serves all, and nobody has to have had a turn.
 - Nothing waits for others longer than 50 ms: then the caller syncs by itself.
 - The descriptor that is synced stays open meanwhile: it is closed only under this module's mutex.
 """
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
 from nobroker_mmap import files, locking
 from nobroker_mmap.errors import StorageError
 
 PATIENCE_S = 0.05
+LOOK_S = 200e-6
+"""Between two looks: about a sync of a fast disk, for a process that wakes finds its caches cold."""
 
 
 class GroupCommit:
@@ -25,7 +30,6 @@ class GroupCommit:
         self._path = path
         self._mutex = threading.Lock()
         self._fd = files.open_or_create(path)
-        self._hand_over = locking.HandOver(self._fd)
         self._leaving: list[int] = []
         self._closed = False
 
@@ -36,16 +40,25 @@ class GroupCommit:
                 raise StorageError(
                     f"{self._path}: closed before the sync", path=self._path, outcome="unknown"
                 )
-            if done():
-                return
-            held = locking.try_lock(self._fd) or self._hand_over.acquire(PATIENCE_S)
             try:
-                if not done():
-                    sync()
+                self._run(done, sync)
             finally:
-                if held:
-                    locking.unlock(self._fd)
                 self._close_leaving()
+
+    def _run(self, done: Callable[[], bool], sync: Callable[[], None]) -> None:
+        patience = locking.Deadline(PATIENCE_S)
+        while not done():
+            if locking.try_lock(self._fd):
+                try:
+                    if not done():
+                        sync()
+                finally:
+                    locking.unlock(self._fd)
+                return
+            if not patience.left():
+                sync()
+                return
+            time.sleep(LOOK_S)
 
     def close_later(self, fd: int) -> None:
         """Close a segment's descriptor as soon as no sync uses it."""
@@ -63,13 +76,18 @@ class GroupCommit:
     def close(self) -> None:
         """Close the descriptors; a sync that runs is waited for."""
         with self._mutex:
+            if self._closed:
+                return
             self._closed = True
             self._close_leaving()
-            self._hand_over.close()
+            os.close(self._fd)
 
     def abandon(self) -> None:
         """In a forked child: close what was inherited, without a lock."""
-        self._hand_over.abandon()
+        if self._closed:
+            return
+        self._closed = True
+        os.close(self._fd)
         self._close_leaving()
 
 

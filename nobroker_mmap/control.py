@@ -7,8 +7,13 @@ Invariants
   zeroed under the lock and everything retained is synced before a value is set.
 - `appended` is stored after the bytes it speaks of were written, `durable` after they were synced, and the
   check of the first four fields last of all.
+- What a wrong bit could make a promise, or a lease endless, is said twice, and the smaller of the two is
+  believed: a killed writer leaves the older one, and the older one is never too much. Flags are all ones, so
+  that one bit more or less does not take them back.
 - The map has a descriptor of its own: the one that is locked must be closable in a forked child.
 """
+
+from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -18,8 +23,29 @@ from nobroker_mmap import format as fmt
 MAGIC, BOOT, LINEAGE, INODE, CHECK = range(5)
 APPENDED, DURABLE, POISON, WAITERS, HOLDER, ACTIVE, SNAPSHOT, SUSPENDED, GRACE, FLOOR = range(5, 15)
 UNPROVEN, CAREFUL = range(15, 17)
+TIP, TIP_CHECKSUM, TIP_NEXT, TIP_RESERVED, TIP_TIME, TIP_CHECK, TIP_WANTED = range(17, 24)
+AGAIN = 32
+"""So many fields on, a field that is said twice is said again."""
+APPENDED_AGAIN, DURABLE_AGAIN, ACTIVE_AGAIN = APPENDED + AGAIN, DURABLE + AGAIN, ACTIVE + AGAIN
+YES = 2**64 - 1
+"""A flag that is set."""
 
 _IDENTITY = fmt.CONTROL_IDENTITY
+_TIP_FIELDS = fmt.CONTROL_TIP.pack
+
+
+class Tip(NamedTuple):
+    """What has to be known of the end of the log by whoever appends without having read all of it."""
+
+    lsn: int
+    checksum: int
+    """Of the last record."""
+    next: int
+    """For the layer above: the next number to give out,"""
+    reserved: int
+    """the first that must not be given out yet,"""
+    time: int
+    """and the time of the log, µs."""
 
 
 def boot_hash(boot_id: str) -> int:
@@ -39,16 +65,24 @@ class ControlPage:
         fd = files.open_read(path) if read_only else files.open_write(path)
         try:
             self.inode = files.inode_of(fd)
-            if files.size_of(fd) < fmt.CONTROL_SIZE:
+            size = files.size_of(fd)
+            self.cut_short = 0 < size < fmt.CONTROL_SIZE
+            """Somebody took the end of it away: what is left must not be believed."""
+            if size < fmt.CONTROL_SIZE:
                 if read_only:
                     raise OSError(f"{path}: shorter than a control page")
                 files.preallocate(fd, fmt.CONTROL_SIZE)
             mapper = files.map_read if read_only else files.map_shared
             # Never closed by hand: the map lives as long as its last view, so a thread that still looks at
             # the page of a handle that another one closes sees old values and not an error.
-            self.words = memoryview(mapper(fd, fmt.CONTROL_SIZE)).cast("Q")
+            self._map = mapper(fd, fmt.CONTROL_SIZE)
+            self.words = memoryview(self._map).cast("Q")
         finally:
             files.close(fd)
+
+    def reachable(self) -> bool:
+        """Is the file still long enough for the map to be touched? Costs a system call."""
+        return self._map.size() >= fmt.CONTROL_SIZE
 
     def sound(self) -> bool:
         """Was the page written by this library, whenever and for whichever file?"""
@@ -64,8 +98,34 @@ class ControlPage:
         """Make it worthless, the check first."""
         words = self.words
         words[CHECK] = words[MAGIC] = 0
-        for index in range(BOOT, CAREFUL + 1):
+        for index in range(BOOT, CAREFUL + AGAIN + 1):
             words[index] = 0
+
+    def least(self, field: int) -> int:
+        """A field that is said twice, as far as both say it."""
+        return min(self.words[field], self.words[field + AGAIN])
+
+    def say(self, field: int, value: int) -> None:
+        """Set a field that is said twice."""
+        self.words[field] = self.words[field + AGAIN] = value
+
+    def promised(self) -> int:
+        """LSN up to which the log was surely written, or after a failed sync, surely durable."""
+        return self.least(DURABLE if self.words[POISON] else APPENDED)
+
+    def say_tip(self, tip: Tip) -> None:
+        """Say what the log ends with; the caller holds the lock."""
+        words = self.words
+        words[TIP], words[TIP_CHECKSUM], words[TIP_NEXT], words[TIP_RESERVED], words[TIP_TIME] = tip
+        words[TIP_CHECK] = xxh3_64_intdigest(_TIP_FIELDS(*tip))
+
+    def tip(self) -> Tip | None:
+        """What the log ends with; None when that was not said of its very end. The caller holds the lock."""
+        words = self.words
+        if words[TIP] != words[APPENDED]:
+            return None
+        tip = Tip(*words[TIP : TIP_TIME + 1])
+        return tip if words[TIP_CHECK] == xxh3_64_intdigest(_TIP_FIELDS(*tip)) else None
 
     def identify(self, boot: int, lineage: int) -> None:
         """Say which boot, lineage and file it speaks of; the other fields must be right by now."""
@@ -91,17 +151,17 @@ class ControlPage:
     @property
     def careful_until(self) -> int:
         """For the layer above: boot clock up to which it is careful after a crash of the machine, µs."""
-        return self.words[CAREFUL]
+        return self.least(CAREFUL)
 
     @careful_until.setter
     def careful_until(self, value: int) -> None:
-        self.words[CAREFUL] = value
+        self.say(CAREFUL, value)
 
     @property
     def grace_until(self) -> int:
         """For the layer above: queue time up to which leases are spared after a suspend, µs."""
-        return self.words[GRACE]
+        return self.least(GRACE)
 
     @grace_until.setter
     def grace_until(self, value: int) -> None:
-        self.words[GRACE] = value
+        self.say(GRACE, value)

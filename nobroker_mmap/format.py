@@ -7,11 +7,10 @@ Invariants
 - A file name maps to at most one (log, number) pair, so one log's files are never taken for another's.
 """
 
+import os
 import re
 import struct
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -71,9 +70,10 @@ SNAPSHOT_MAGIC: Final = b"NBSNP\r\n\x1a"
 SNAPSHOT_HEADER: Final = struct.Struct("<8sQQQQQQQ")
 SNAPSHOT_VERSION: Final = 1
 CACHE_HEADER_SIZE: Final = 64
-CONTROL_MAGIC: Final = 0x314C_5254_434B_424E
+CONTROL_MAGIC: Final = 0x324C_5254_434B_424E
 CONTROL_SIZE: Final = 4096
 CONTROL_IDENTITY: Final = struct.Struct("=QQQQ")
+CONTROL_TIP: Final = struct.Struct("=QQQQQ")
 
 if SEGMENT_HEADER.size + 8 != SEGMENT_HEADER_SIZE or RECORD_HEADER.size != RECORD_HEADER_SIZE:
     raise ImportError("the struct layouts do not have the sizes that docs/format.md gives")
@@ -89,8 +89,7 @@ class NewerVersionError(HeaderError):
     """A sound header of a major version that this release does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentHeader:
+class SegmentHeader(NamedTuple):
     """The fixed facts of a segment; docs/format.md explains each."""
 
     number: int
@@ -212,10 +211,10 @@ class Names:
         "wake",
     )
 
-    def __init__(self, directory: Path, name: str) -> None:
-        self.directory = str(directory)
+    def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
+        self.directory = os.fspath(directory)
         self.name = name
-        self.prefix = str(directory / name) + "."
+        self.prefix = os.path.join(self.directory, name) + "."
         self.lock = self.prefix + "lock"
         self.sync = self.prefix + "sync"
         self.openers = self.prefix + "open"

@@ -12,10 +12,8 @@ Invariants
 """
 
 import itertools
-import logging
 import os
 import threading
-from pathlib import Path
 from typing import Any
 
 from nobroker_mmap import catalog, files, locking, manifest, opening, recovery
@@ -33,12 +31,12 @@ from nobroker_mmap.errors import (
     because,
     not_opened,
 )
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import RowSource
 from nobroker_mmap.opening import Opened
-from nobroker_mmap.recovery import RecoveryReport
+from nobroker_mmap.report import RecoveryReport
 from nobroker_mmap.wake import Waiters
 
-_log = logging.getLogger("nobroker_mmap")
 _handles = itertools.count()
 
 LINEAGE, APPENDED, DURABLE, POISON = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON
@@ -50,7 +48,7 @@ class Handle:
 
     def __init__(
         self,
-        directory: Path,
+        directory: str | os.PathLike[str],
         name: str,
         *,
         segment_size: int,
@@ -60,7 +58,7 @@ class Handle:
         boot_id: str,
         source: RowSource,
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = os.fspath(directory)
         self.name = fmt.validate_name(name)
         self.names = fmt.Names(self.directory, name)
         self.segment_size = fmt.check_segment_size(segment_size)
@@ -264,7 +262,7 @@ class Handle:
                 f"{self.directory}: the handle on queue {self.name!r} was closed; open it again"
             )
         if self.read_only:
-            raise StorageError(f"{self.directory}: opened read-only", path=str(self.directory))
+            raise StorageError(f"{self.directory}: opened read-only", path=self.directory)
         if self.forked:
             self._pid = os.getpid()
             self._tag = f"{self._pid}-{next(_handles)}"
@@ -276,9 +274,9 @@ class Handle:
         """Under the lock: its file was removed, replaced or cut short."""
         fd = self._lock_fd
         if fd is not None and files.size_of(fd) < fmt.CONTROL_SIZE and locking.in_place(fd, 0):
-            files.preallocate(
-                fd, fmt.CONTROL_SIZE
-            )  # all zero: no handle's lineage, so the next check refuses
+            files.preallocate(fd, fmt.CONTROL_SIZE)
+            if self._page is not None:
+                self._page.zero()  # what is left of it is not to be believed: no handle's lineage
             return
         self._take_lock_file_again()
 
@@ -300,7 +298,7 @@ class Handle:
             f"{self.directory}: {why}; this handle on queue {self.name!r} can do nothing more: close it"
             " and open the"
             " queue again",
-            path=str(self.directory),
+            path=self.directory,
         )
 
     def _refuse_stale(self) -> None:
@@ -313,40 +311,42 @@ class Handle:
     def _inspect(self) -> None:
         """Under the lock: why is the control page not as usual?"""
         self._refuse_stale()
-        _log.info("%s: process %d did not end what it did", self.names.lock, self._words[HOLDER])
+        logger().info("%s: process %d did not end what it did", self.names.lock, self._words[HOLDER])
         try:
             self._settle()
         except OSError as error:
             raise StorageError(
-                f"{self.directory}: cannot be repaired: {because(error)}", path=str(self.directory)
+                f"{self.directory}: cannot be repaired: {because(error)}", path=self.directory
             ) from error
 
     def _settle(self) -> None:
         """Under the lock, after its holder died: adopt what is whole, cut what is not."""
-        chain, words = self._chain, self._words
+        chain, words, page = self._chain, self._words, self._page
+        if page is None:
+            raise QueueClosedError(f"{self.names.lock}: closed")
         while chain.learn_next():
             pass
         newest = chain.newest
         self._open_writer()
         recovery.remove_half_made(self.names, newest.number + 1)
         if words[ACTIVE] != newest.number:
-            words[DURABLE] = max(
-                words[DURABLE], newest.base
-            )  # a segment is synced before the next one appears
+            # Its maker may not have come to the sync of its name; what it follows was synced before.
+            files.sync_directory(self.names.directory)
+            page.say(DURABLE, max(page.least(DURABLE), newest.base))
         start, checksum, chained = fmt.SEGMENT_HEADER_SIZE, newest.header.previous_checksum, True
         if chain.reading is newest:
             start, checksum, chained = chain.offset, chain.checksum, chain.chained
         fd = self._writing[1] if self._writing is not None else -1
         tail = recovery.find_tail(recovery.file_reader(fd), newest, start, checksum, chained=chained)
-        damage = recovery.find_damage(fd, newest, tail, words[APPENDED])
+        damage = recovery.find_damage(fd, newest, tail, page.least(APPENDED))
         if damage is not None:
             raise damage
         before = self.recovery.bytes_discarded
         recovery.cut(fd, self.names, newest, tail, self.recovery)
         if self.recovery.bytes_discarded != before:
-            words[UNPROVEN] = 1
-        words[APPENDED] = newest.origin + tail.end
-        words[ACTIVE] = newest.number
+            words[UNPROVEN] = ctl.YES
+        page.say(APPENDED, newest.origin + tail.end)
+        page.say(ACTIVE, newest.number)
         words[FLOOR] = max(words[FLOOR], tail.floor)
         self._unfinished = False
 

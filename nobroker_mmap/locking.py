@@ -8,7 +8,6 @@ Invariants
 """
 
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -25,7 +24,10 @@ except ImportError:  # Windows
 
 _SPINS = 20
 _FIRST_SLEEP_S = 20e-6
+_SHORT_SLEEP_S = 150e-6
 _LONGEST_SLEEP_S = 1e-3
+_LONG_HELD_S = 0.02
+"""Whoever has the lock for so long is at something longer than a verb."""
 
 
 def _first_call(fd: int, flags: int) -> None:
@@ -74,11 +76,6 @@ def try_lock(fd: int, flags: int = EXCLUSIVE | NON_BLOCKING) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def wait_lock(fd: int) -> None:
-    """Wait in the kernel for the exclusive lock."""
-    _lock(fd, EXCLUSIVE)
 
 
 def unlock(fd: int) -> None:
@@ -135,7 +132,8 @@ def acquire(fd: int, timeout_s: float, path: str, holder: Callable[[], int]) -> 
                 pid=pid,
             )
         time.sleep(min(pause, left))
-        pause = min(pause * 1.5, _LONGEST_SLEEP_S)
+        longest = _LONGEST_SLEEP_S if timeout_s - left > _LONG_HELD_S else _SHORT_SLEEP_S
+        pause = min(pause * 1.5, longest)
 
 
 def is_running(pid: int) -> bool:
@@ -149,78 +147,6 @@ def is_running(pid: int) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
-
-
-class HandOver:
-    """Waits in the kernel for one lock on behalf of a caller whose patience is limited.
-
-    Polling for a lock that is always wanted loses most turns; a waiter in the kernel gets the next one. The
-    wait happens in a thread of its own; when the caller has gone by then, the thread frees the lock at
-    once. The hand-over owns the descriptor.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._condition = threading.Condition(threading.Lock())
-        self._thread: threading.Thread | None = None
-        self._wanted = False
-        self._held = False
-        self._closed = False
-
-    def acquire(self, timeout_s: float) -> bool:
-        """True: the caller has the lock and must unlock it. False: it waited in vain."""
-        deadline = Deadline(timeout_s)
-        with self._condition:
-            if self._closed:
-                return False
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="nobroker-sync", daemon=True)
-                self._thread.start()
-            self._wanted = True
-            self._condition.notify_all()
-            while not self._held:
-                left = deadline.left()
-                if not left or self._closed:
-                    self._wanted = False
-                    return False
-                self._condition.wait(left)
-            self._held = self._wanted = False
-            return True
-
-    def close(self) -> None:
-        """Close the descriptor: now, or when the thread comes back from the kernel."""
-        with self._condition:
-            if self._closed:
-                return
-            self._closed = True
-            self._condition.notify_all()
-            if self._thread is None or not self._thread.is_alive():
-                os.close(self._fd)
-
-    def abandon(self) -> None:
-        """In a forked child, where the thread does not exist: close the inherited descriptor without any
-        lock.
-        """
-        if not self._closed:
-            self._closed = True
-            os.close(self._fd)
-
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                while not self._wanted and not self._closed:
-                    self._condition.wait()
-                if self._closed:
-                    os.close(self._fd)
-                    return
-            wait_lock(self._fd)
-            with self._condition:
-                if self._wanted and not self._closed:
-                    self._held = True
-                    self._wanted = False
-                    self._condition.notify_all()
-                else:
-                    unlock(self._fd)
 
 
 class Forkable(Protocol):

@@ -1,17 +1,11 @@
 """The face of the log: open, lock, append, read, wait until durable, rotate, retire, close. Owns the order
 of steps.
 
-Invariants
-- Bytes are written before `appended` says so, and synced before `durable` does.
-- One call appends one group with one write; it counts as a whole or not at all.
-- A rotation syncs the sealed segment, then lets the next one appear, then tells the others.
-- A retirement is durable before the first file leaves.
+Invariant: a retirement is durable before the first file leaves.
 """
 
-import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -23,6 +17,7 @@ from nobroker_mmap.appending import Appending
 from nobroker_mmap.chain import SegmentInfo
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import LockTimeoutError, NobrokerError, Restart, StorageError, damaged
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Piece, Row, RowsOf, RowSource
 from nobroker_mmap.record import Record
 from nobroker_mmap.segment import Segment
@@ -31,10 +26,8 @@ from nobroker_mmap.snapshot import Point, SnapshotWriter, write_at_close
 if TYPE_CHECKING:
     from nobroker_mmap.check import Finding
 
-_log = logging.getLogger("nobroker_mmap")
 LINEAGE, APPENDED, DURABLE, POISON, WAITERS = ctl.LINEAGE, ctl.APPENDED, ctl.DURABLE, ctl.POISON, ctl.WAITERS
 ACTIVE, SNAPSHOT, FLOOR = ctl.ACTIVE, ctl.SNAPSHOT, ctl.FLOOR
-_HEADER, _TERMINATOR, _LAST = fmt.RECORD_HEADER_SIZE, fmt.TERMINATOR, fmt.LAST_OF_GROUP
 
 
 class Log(Appending):
@@ -49,7 +42,6 @@ class Log(Appending):
         read_only: change no byte and take no lock.
         boot_id: what tells this boot of the machine from others.
         rows: pure function of a record: its rows (first key, index in the record, count).
-        max_bytes: for the caller's own check against `bytes_used()`.
         indexed_types: record types that `rows` is asked for.
         moved_types: those of them that hold newer copies of existing keys.
 
@@ -59,7 +51,7 @@ class Log(Appending):
 
     def __init__(
         self,
-        directory: Path,
+        directory: str | os.PathLike[str],
         name: str,
         *,
         segment_size: int = 16 * fmt.MIB,
@@ -68,11 +60,10 @@ class Log(Appending):
         read_only: bool = False,
         boot_id: str,
         rows: RowsOf,
-        max_bytes: int | None = None,
         indexed_types: frozenset[int] = frozenset(),
         moved_types: frozenset[int] = frozenset(),
     ) -> None:
-        self.max_bytes, self._snapshots = max_bytes, 0
+        self._snapshots = 0
         self._snapshot_known = (0, fmt.MIN_SNAPSHOT_GROWTH)
         super().__init__(
             directory,
@@ -112,7 +103,7 @@ class Log(Appending):
     @property
     def path(self) -> str:
         """Directory and name, for messages."""
-        return str(self.directory / self.name)
+        return os.path.join(self.directory, self.name)
 
     @property
     def front_number(self) -> int:
@@ -229,7 +220,7 @@ class Log(Appending):
         except OSError as error:
             notes.append(f"{self.directory}: retired segments may come back as leftovers ({error})")
         for note in notes:
-            _log.warning("%s", note)
+            logger().warning("%s", note)
         if self._words[SNAPSHOT] < chain.segments[first_counting].base:
             self._words[SNAPSHOT] = 0  # it speaks of segments that have left: the next one is due soon
         manifest.write(self.names, self._tag, first_counting, chain.segments.values())
@@ -318,7 +309,7 @@ class Log(Appending):
             finally:
                 self.unlock()
         except (NobrokerError, Restart, OSError) as error:
-            _log.warning("%s: closed without a CLOSE record: %s", self.directory, error)
+            logger().warning("%s: closed without a CLOSE record: %s", self.directory, error)
         finally:
             self.lock_timeout = timeout
 
@@ -333,7 +324,7 @@ class Log(Appending):
             return
         if current and snapshot is not None and words[SNAPSHOT] != chain.cursor:
             write_at_close(self._snapshot_writer, snapshot)
-        self._make_room(_HEADER + 128)
+        self._make_room(fmt.RECORD_HEADER_SIZE + 128)
         self.sync_now()
         head = {"b": self.boot_id, "i": files.inode_of(self._writing[1])} if self._writing else {}
         self.append(
@@ -351,6 +342,7 @@ class Log(Appending):
 
     def announce(self) -> int:
         """Say that somebody is about to wait; then look once more, then `wait` with the ticket this gives."""
+        self.ensure_reachable()
         if self._words is not None and not self.read_only:
             self._words[WAITERS] = 1
         return self._waiters.generation
@@ -387,8 +379,11 @@ class Log(Appending):
 
         return check_log(self.names, self._source, self.boot)
 
-    def backup(self, target: Path) -> Path:
+    def backup(self, target: str | os.PathLike[str]) -> str:
         """Copy the log, as it is at one moment, into an empty or new directory, while others work.
+
+        Returns the directory.
+
 
         Raises:
             ValueError: the target is not empty.
@@ -396,4 +391,4 @@ class Log(Appending):
         """
         from nobroker_mmap.backup import copy_log
 
-        return copy_log(self.names, Path(target), self._words, self._chain.newest.number)
+        return copy_log(self.names, os.fspath(target), self._words, self._chain.newest.number)

@@ -4,15 +4,12 @@ Invariant: nobody in the project reads it. It is derived from the headers after 
 segments, so a lost, stale or foreign one changes nothing.
 """
 
-import json
-import logging
 from collections.abc import Iterable
 
 from nobroker_mmap import files
 from nobroker_mmap.format import Names
+from nobroker_mmap.logs import logger
 from nobroker_mmap.segment import Segment
-
-_log = logging.getLogger("nobroker_mmap")
 
 
 def write(names: Names, tag: str, floor: int, segments: Iterable[Segment]) -> None:
@@ -28,8 +25,12 @@ def write(names: Names, tag: str, floor: int, segments: Iterable[Segment]) -> No
         }
         for segment in segments
     ]
+    import json  # here: few handles write one
+
     text = json.dumps({"log": names.name, "version": 1, "floor": floor, "segments": listed}, indent=1) + "\n"
     try:
         files.write_cache(names.manifest, names.temporary(names.manifest, tag), [text.encode()], sync=False)
     except OSError as error:
-        _log.warning("%s: the manifest was not written (%s); it is only for people", names.manifest, error)
+        logger().warning(
+            "%s: the manifest was not written (%s); it is only for people", names.manifest, error
+        )

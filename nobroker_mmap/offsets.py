@@ -8,8 +8,6 @@ Invariants
   segments with rows that MOVE made are looked at besides.
 """
 
-import sys
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -20,12 +18,12 @@ from nobroker_mmap import files
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import damaged
 from nobroker_mmap.record import Record, Scan
+from nobroker_mmap.rows import COUNT, Rows, rows_of_bytes
 from nobroker_mmap.segment import Segment
 
 Row = tuple[int, int, int]
 """(first key, index in the record, count)"""
 RowsOf = Callable[[Record], list[Row]]
-_COUNT = 0xFFFF
 _new = tuple.__new__
 
 
@@ -42,17 +40,16 @@ class Piece(NamedTuple):
 
 
 class Table:
-    """Rows of one segment: two flat arrays of (first key, packed place) pairs, one per way they were made.
+    """Rows of one segment in two parts, by the way they were made.
 
-    Both are always sorted by key, later records after earlier ones. New keys rise, so adding them is
-    appending; moved ones mostly do.
+    New keys rise along a segment, so adding them is appending; moved ones mostly do.
     """
 
     __slots__ = ("_hint", "enqueued", "moved")
 
-    def __init__(self, enqueued: "array[int] | None" = None, moved: "array[int] | None" = None) -> None:
-        self.enqueued: array[int] = array("Q") if enqueued is None else enqueued
-        self.moved: array[int] = array("Q") if moved is None else moved
+    def __init__(self, enqueued: Rows | None = None, moved: Rows | None = None) -> None:
+        self.enqueued = Rows() if enqueued is None else enqueued
+        self.moved = Rows() if moved is None else moved
         self._hint = 0
 
     def row_of(self, key: int) -> tuple[int, int] | None:
@@ -60,41 +57,39 @@ class Table:
         once.
         """
         rows, at = self.enqueued, self._hint
-        if not (at < len(rows) and rows[at] <= key < rows[at] + (rows[at + 1] & _COUNT)):
-            at = 2 * _bisect(rows, key) - 2
-            if at < 0 or key >= rows[at] + (rows[at + 1] & _COUNT):
+        firsts, spans = rows.firsts, rows.spans
+        if not (at < len(firsts) and firsts[at] <= key < firsts[at] + (spans[at] & COUNT)):
+            at = rows.until(key) - 1
+            if at < 0 or key >= firsts[at] + (spans[at] & COUNT):
                 return None
-        first, place = rows[at], rows[at + 1]
-        self._hint = at if key + 1 < first + (place & _COUNT) else at + 2
-        return place >> 32, (place >> 16 & _COUNT) + key - first
+        first, span = firsts[at], spans[at]
+        self._hint = at if key + 1 < first + (span & COUNT) else at + 1
+        return rows.offsets[at], (span >> 16) + key - first
 
     def add(self, offset: int, rows: Iterable[Row], *, moved: bool) -> None:
         """Add the rows of one record."""
         target = self.moved if moved else self.enqueued
-        place = offset << 32
         for first, index, count in rows:
-            while count > _COUNT:
-                _put(target, first, place | index << 16 | _COUNT)
-                first, index, count = first + _COUNT, index + _COUNT, count - _COUNT
-            _put(target, first, place | index << 16 | count)
+            while count > COUNT:
+                target.put(first, offset, index << 16 | COUNT)
+                first, index, count = first + COUNT, index + COUNT, count - COUNT
+            target.put(first, offset, index << 16 | count)
 
     def overlapping(self, first: int, last: int, *, moved: bool) -> list[tuple[int, int, int, int]]:
         """(offset, index, first, last) of the rows that have keys in a range, cut to it; the latest record
         first.
         """
         rows = self.moved if moved else self.enqueued
-        if not rows:
-            return []
         found = []
-        at = _bisect(rows, last)
+        at = rows.until(last)
         while at > 0:
             at -= 1
-            start, place = rows[2 * at], rows[2 * at + 1]
-            stop = start + (place & _COUNT) - 1
+            start, span = rows.firsts[at], rows.spans[at]
+            stop = start + (span & COUNT) - 1
             if stop >= first:
                 low = max(first, start)
-                found.append((place >> 32, (place >> 16 & _COUNT) + low - start, low, min(last, stop)))
-            elif start + _COUNT <= first or not moved:
+                found.append((rows.offsets[at], (span >> 16) + low - start, low, min(last, stop)))
+            elif start + COUNT <= first or not moved:
                 break
         if len(found) > 1:
             found.sort(reverse=True)
@@ -106,65 +101,44 @@ class Table:
         if not rows:
             return 0, -1
         if not moved:
-            return rows[0], rows[-2] + (rows[-1] & _COUNT) - 1
-        return rows[0], max(rows[i] + (rows[i + 1] & _COUNT) - 1 for i in range(0, len(rows), 2))
+            return rows.firsts[0], rows.firsts[-1] + (rows.spans[-1] & COUNT) - 1
+        return rows.firsts[0], max(map(_last, rows.firsts, rows.spans))
 
-    def pack(self) -> bytes:
+    def moved_rows(self) -> list[Row]:
+        """The rows that MOVE made."""
+        rows = self.moved
+        return [(rows.firsts[at], rows.spans[at] >> 16, rows.spans[at] & COUNT) for at in range(len(rows))]
+
+    def packed(self) -> "Table":
+        """The same in less space; nothing is added to it any more."""
+        return Table(self.enqueued.packed(), self.moved.packed())
+
+    def to_bytes(self) -> bytes:
         """Both parts as the bytes of a sidecar."""
-        return _little(self.enqueued).tobytes() + _little(self.moved).tobytes()
+        return self.enqueued.to_bytes() + self.moved.to_bytes()
 
 
-def _put(rows: "array[int]", first: int, place: int) -> None:
-    if not rows or first >= rows[-2]:
-        rows.append(first)
-        rows.append(place)
-    else:
-        at = 2 * _bisect(rows, first)
-        rows[at:at] = array("Q", (first, place))
+def _last(first: int, span: int) -> int:
+    return first + (span & COUNT) - 1
 
 
-def _little(rows: "array[int]") -> "array[int]":
-    if sys.byteorder == "little":
-        return rows
-    rows = rows[:]
-    rows.byteswap()
-    return rows
-
-
-def _bisect(rows: "array[int]", key: int) -> int:
-    """Number of rows whose first key is at most `key`."""
-    low, high = 0, len(rows) // 2
-    while low < high:
-        middle = (low + high) // 2
-        if rows[2 * middle] <= key:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def unpack_rows(raw: bytes, enqueued: int, moved: int) -> Table | None:
+def table_of_bytes(raw: bytes, enqueued: int, moved: int) -> Table | None:
     """The table in the bytes of a sidecar or snapshot; None when they are not the rows they say."""
     if len(raw) != 16 * (enqueued + moved):
         return None
-    parts: list[array[int]] = []
-    for piece in (raw[: 16 * enqueued], raw[16 * enqueued :]):
-        rows = array("Q")
-        rows.frombytes(piece)
-        parts.append(_little(rows))
-    return Table(*parts)
+    return Table(rows_of_bytes(raw[: 16 * enqueued]), rows_of_bytes(raw[16 * enqueued :]))
 
 
 def write_sidecar(path: str, temporary: str, segment: Segment, table: Table) -> None:
     """Write the sidecar of a sealed segment. It is not synced: a torn one does not verify."""
-    rows = table.pack()
+    rows = table.to_bytes()
     fields = (
         fmt.SIDECAR_MAGIC,
         fmt.SIDECAR_VERSION,
         segment.number,
         segment.header.lineage,
-        len(table.enqueued) // 2,
-        len(table.moved) // 2,
+        len(table.enqueued),
+        len(table.moved),
         segment.end,
     )
     files.write_cache(path, temporary, [_header(fields, rows), rows], sync=False)
@@ -191,7 +165,7 @@ def read_sidecar(path: str, segment: Segment) -> Table | None:
         return None
     if _header((magic, version, number, lineage, enqueued, moved, end), rows) != raw[: fmt.CACHE_HEADER_SIZE]:
         return None
-    return unpack_rows(rows, enqueued, moved)
+    return table_of_bytes(rows, enqueued, moved)
 
 
 class RowSource:
@@ -214,7 +188,7 @@ class RowSource:
             return
         try:
             rows = self.rows(record)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             where = f"segment {record.segment:06d}"
             what = f"the record verifies but does not fit ({error!r})"
             raise damaged(where, record.offset, what) from error
@@ -284,7 +258,7 @@ class Index:
         """
         if table.moved or self._any_moved:
             return None
-        if self._firsts and not (table.enqueued and key >= table.enqueued[0]):
+        if self._firsts and not (table.enqueued and key >= table.enqueued.firsts[0]):
             segment = self._sealed[max(0, bisect_right(self._firsts, key) - 1)].segment
             table = self._table_of(segment)
         row = table.row_of(key)

@@ -9,7 +9,6 @@ Invariants
 """
 
 import os
-from dataclasses import dataclass
 
 import msgpack
 
@@ -20,26 +19,34 @@ from nobroker_mmap.chain import numbered_files
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import CorruptLogError, StorageError, because, damaged
 from nobroker_mmap.record import Scan
-from nobroker_mmap.recovery import RecoveryReport, Tail
+from nobroker_mmap.recovery import Tail
+from nobroker_mmap.report import RecoveryReport
 from nobroker_mmap.segment import Segment, open_segment
 from nobroker_mmap.snapshot import Snapshot
 
 
-@dataclass
 class Opened:
     """What an opening found: the segments that count, the tail of the newest, and a snapshot that fits."""
 
-    segments: list[Segment]
-    tail: Tail
-    report: RecoveryReport
-    snapshot: Snapshot | None = None
-    unproven: bool = False
-    new_boot: bool = False
-    damage: CorruptLogError | None = None
-    lineage: int = 0
-    snapshot_used: bool = False
-    known: tuple[int, int] = (0, 0)
-    """An LSN, and the checksum of the record before it, that were seen to belong together."""
+    def __init__(
+        self,
+        segments: list[Segment],
+        tail: Tail,
+        report: RecoveryReport,
+        snapshot: Snapshot | None = None,
+        known: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.segments = segments
+        self.tail = tail
+        self.report = report
+        self.snapshot = snapshot
+        self.snapshot_used = False
+        self.known = known
+        """An LSN, and the checksum of the record before it, that were seen to belong together."""
+        self.unproven = False
+        self.new_boot = False
+        self.damage: CorruptLogError | None = None
+        self.lineage = segments[-1].header.lineage
 
 
 def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Opened:
@@ -61,7 +68,7 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
     trusted, promised = False, 0
     if page is not None and page.valid(boot) and page.lineage == newest.header.lineage:
         # Read before the records: a writer at work may append while they are looked at.
-        trusted, promised = True, page.words[ctl.DURABLE if page.words[ctl.POISON] else ctl.APPENDED]
+        trusted, promised = True, page.promised()
     fd = files.open_read(newest.path)
     try:
         tail, snap, floor = _find_end(names, fd, newest, report)
@@ -75,8 +82,8 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
         segments = [segment for segment in segments if segment.header.log_id == newest.header.log_id]
         if not segments:
             raise broken
-    opened = Opened(segments, tail, report, snap, unproven=True, damage=damage, lineage=newest.header.lineage)
-    opened.known = _known(newest, tail, snap)
+    opened = Opened(segments, tail, report, snap, _known(newest, tail, snap))
+    opened.unproven, opened.damage = True, damage
     return opened
 
 
@@ -88,6 +95,8 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
         StorageError: the disk does not allow it.
     """
     report = RecoveryReport()
+    if page.cut_short:
+        page.zero()
     found = numbered_files(names)
     if not found["seg"]:
         return _create(names, page, boot, segment_size, report)
@@ -96,10 +105,10 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
         raise wrong
     replaced = not page.sound() or page.words[ctl.INODE] != page.inode
     trusted = page.valid(boot) and page.lineage == newest.header.lineage
-    if page.valid(boot) and page.words[ctl.ACTIVE] > newest.number:
+    if page.valid(boot) and page.least(ctl.ACTIVE) > newest.number:
         raise damaged(names.segment(newest.number + 1), 0, "the file is missing")
     poisoned = trusted and page.words[ctl.POISON] != 0
-    promised = page.words[ctl.DURABLE if poisoned else ctl.APPENDED] if trusted else 0
+    promised = page.promised() if trusted else 0
     fd = files.open_write(newest.path)
     try:
         tail, snap, floor = _find_end(names, fd, newest, report)
@@ -107,9 +116,11 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
         damage = broken or recovery.find_damage(fd, newest, tail, promised)
         if damage is not None:
             raise damage
-        opened = Opened(segments, tail, report, snap, lineage=newest.header.lineage)
-        opened.known = _known(newest, tail, snap)
+        opened = Opened(segments, tail, report, snap, _known(newest, tail, snap))
         _judge(opened, page, fd, trusted=trusted)
+        if poisoned or not trusted or page.words[ctl.ACTIVE] != newest.number:
+            # Whoever made the newest segment may have failed, or died, before its name was durable.
+            files.sync_directory(names.directory)
         if not poisoned:
             recovery.cut(fd, names, newest, tail, report)
         if poisoned or replaced:
@@ -223,8 +234,8 @@ def _continues(segment: Segment, offset: int, checksum: int) -> bool:
 def _create(
     names: fmt.Names, page: ControlPage, boot: int, segment_size: int, report: RecoveryReport
 ) -> Opened:
-    if page.valid(boot) and page.words[ctl.ACTIVE]:
-        missing = names.segment(page.words[ctl.ACTIVE])
+    if page.valid(boot) and page.least(ctl.ACTIVE):
+        missing = names.segment(page.least(ctl.ACTIVE))
         raise CorruptLogError(
             f"{missing}: the file is missing, and so is every other segment, though processes of this"
             " boot used them;"
@@ -246,7 +257,7 @@ def _create(
     )
     segment = rotation.make(names, header)
     start = fmt.SEGMENT_HEADER_SIZE
-    opened = Opened([segment], Tail(start, 0, 0, b"", 0, start, 0, 0), report, lineage=header.lineage)
+    opened = Opened([segment], Tail(start, 0, 0, b"", 0, start, 0, 0), report)
     _set_page(page, boot, opened, 1, keep=False)
     return opened
 
@@ -279,9 +290,9 @@ def _fence(
 ) -> None:
     newest, tail, report = opened.segments[-1], opened.tail, opened.report
     end = newest.origin + tail.end
-    highest = max(end, page.words[ctl.APPENDED] if poisoned else 0)
+    highest = max(end, page.least(ctl.APPENDED) if poisoned else 0)
     if poisoned:
-        durable: int | None = page.words[ctl.DURABLE]
+        durable: int | None = page.least(ctl.DURABLE)
         report.notes.append(
             f"{newest.path}: after a failed sync, what was not known to be durable was written anew"
         )
@@ -302,17 +313,19 @@ def _set_page(page: ControlPage, boot: int, opened: Opened, floor: int, *, keep:
     newest = opened.segments[-1]
     end = newest.origin + opened.tail.end
     words = page.words
+    durable = min(end, page.least(ctl.DURABLE))
     if not keep:
         page.zero()
-        words[ctl.DURABLE] = end
+        durable = end
         if opened.snapshot is not None:
             words[ctl.SNAPSHOT] = opened.snapshot.lsn
-    elif words[ctl.ACTIVE] != newest.number:
-        words[ctl.DURABLE] = max(words[ctl.DURABLE], newest.base)
-    words[ctl.APPENDED] = end
-    words[ctl.ACTIVE] = newest.number
+    elif words[ctl.SNAPSHOT] > end:
+        words[ctl.SNAPSHOT] = 0
+    page.say(ctl.DURABLE, max(durable, newest.base))  # a segment is synced before the next one appears
+    page.say(ctl.APPENDED, end)
+    page.say(ctl.ACTIVE, newest.number)
     words[ctl.FLOOR] = floor
     words[ctl.HOLDER] = 0
-    words[ctl.UNPROVEN] = opened.unproven
+    words[ctl.UNPROVEN] = ctl.YES if opened.unproven else 0
     if not keep:
         page.identify(boot, newest.header.lineage)

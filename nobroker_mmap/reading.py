@@ -36,6 +36,18 @@ class Reading(Handle):
             return not self.closed
         return bool(words[ctl.APPENDED] != self._chain.cursor or words[ctl.LINEAGE] != self._lineage)
 
+    def ensure_reachable(self) -> None:
+        """Look whether the control page may be touched: somebody may have cut the lock file short.
+
+        Raises:
+            StorageError: it was. A reader goes on without it.
+        """
+        if self._page is None or self.forked or self._page.reachable():
+            return
+        if not self.read_only:
+            raise self._refusal("its lock file was cut short")
+        self._page = self._words = None
+
     def load_snapshot(self) -> Iterator[object] | None:
         """Begin anew: the objects of the newest snapshot that fits, and the cursor set to its LSN.
 
@@ -101,7 +113,7 @@ class Reading(Handle):
                 return
             before, segment = chain.cursor, chain.reading
             try:
-                if goal is not None and self._words[ctl.ACTIVE] > chain.newest.number:
+                if goal is not None and self._said(ctl.ACTIVE) > chain.newest.number:
                     goal = self._goal_after_catching_up(goal)
                 group: list[Record] = []
                 for record in self._scan(goal):
@@ -133,6 +145,13 @@ class Reading(Handle):
             if chain.cursor == before:
                 self._stuck(goal)
 
+    @property
+    def ends_closed(self) -> bool:
+        """Is a CLOSE record the last thing that is known to be durable? After a power cut an opening would
+        take it for the end, and miss nothing of what has been appended since.
+        """
+        return bool(self._words[ctl.DURABLE] <= self._chain.closed_at)
+
     def _goal(self) -> int | None:
         """LSN up to which everything was written, by a control page of this boot; None without one."""
         words = self._words
@@ -147,7 +166,13 @@ class Reading(Handle):
                 raise self._refusal("it was repaired")
         if self.read_only and self._page is not None and not self._page.valid(self.boot):
             return None
-        return int(words[ctl.APPENDED])
+        return self._said(ctl.APPENDED)
+
+    def _said(self, field: int) -> int:
+        """A field of the control page; a reader, which cannot mend it, believes what is said twice."""
+        if self.read_only and self._page is not None:
+            return self._page.least(field)
+        return int(self._words[field])
 
     def _scan(self, goal: int | None) -> Scan:
         """The records after the cursor in its segment."""
@@ -201,7 +226,7 @@ class Reading(Handle):
         chain = self._chain
         if words is None:
             return
-        while chain.newest.number < words[ctl.ACTIVE]:
+        while chain.newest.number < self._said(ctl.ACTIVE):
             if not chain.learn_next():
                 self._refuse_retired(chain.newest)
                 raise damaged(self.names.segment(chain.newest.number + 1), 0, "the file is missing")
@@ -217,7 +242,7 @@ class Reading(Handle):
 
     def _skip_retired(self) -> None:
         """The cursor's segment has left: know only what is there now."""
-        opened = opening.survey(self.names, int(self._words[ctl.FLOOR]), int(self._words[ctl.ACTIVE]))
+        opened = opening.survey(self.names, int(self._words[ctl.FLOOR]), self._said(ctl.ACTIVE))
         self._chain.attach(opened)
         self._open_writer()
         self.rewind()

@@ -51,6 +51,8 @@ class Record(_Fields):
     """
 
     _head: dict[str, Any] | None = None
+    fits = False
+    """For the layer above: its own check of the head was passed."""
 
     def head(self) -> dict[str, Any]:
         """The decoded head: for all who ask the same object, to be read only.

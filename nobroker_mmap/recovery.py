@@ -11,9 +11,7 @@ Invariants
 """
 
 import contextlib
-import logging
 import os
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nobroker_mmap import files, locking, rotation
@@ -21,39 +19,10 @@ from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import check_link, numbered_files, retired_floor
 from nobroker_mmap.errors import CorruptLogError, StorageError, damaged
 from nobroker_mmap.record import Reader, Record, Scan, parse, size_at
+from nobroker_mmap.report import RecoveryReport
 from nobroker_mmap.segment import Segment, open_segment
 
-_log = logging.getLogger("nobroker_mmap")
 _BLOCK = 1 << 20
-
-
-@dataclass
-class RecoveryReport:
-    """What an opening found and did. `bytes_discarded` were promised to nobody; `torn_file` has them."""
-
-    records_applied: int = 0
-    bytes_scanned: int = 0
-    bytes_discarded: int = 0
-    damage: str = "none"
-    orphan_records: int = 0
-    torn_file: str | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def repaired(self) -> bool:
-        """Did the opening change what it found?"""
-        return self.bytes_discarded > 0 or self.torn_file is not None
-
-    def describe(self) -> str:
-        """One line for people."""
-        if not self.repaired and self.damage == "none":
-            return f"nothing to repair; {self.bytes_scanned:,} bytes looked at"
-        parts = [f"{self.bytes_discarded:,} bytes of an unfinished write cut"] if self.repaired else []
-        if self.torn_file is not None:
-            parts.append(f"kept as {self.torn_file}")
-        if self.damage != "none":
-            parts.append(f"damage: {self.damage}")
-        return "; ".join(parts)
 
 
 class Tail(NamedTuple):

@@ -10,7 +10,6 @@ Invariants
 """
 
 import contextlib
-import dataclasses
 import os
 
 from nobroker_mmap import files
@@ -110,7 +109,7 @@ def make(names: fmt.Names, header: fmt.SegmentHeader, records: bytes = b"") -> S
             prepare(names, header.number, header.size)
             fd = files.open_write(path)
         try:
-            header = dataclasses.replace(header, created=files.changed_at_us(fd))
+            header = header._replace(created=files.changed_at_us(fd))
             files.write_at(fd, header.pack() + records, 0)
             files.sync_file(fd)
         finally:

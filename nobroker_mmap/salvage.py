@@ -10,7 +10,6 @@ Invariants
 """
 
 import os
-from pathlib import Path
 
 from nobroker_mmap import control as ctl
 from nobroker_mmap import files, locking, recovery
@@ -23,7 +22,9 @@ from nobroker_mmap.segment import Segment
 from nobroker_mmap.survey import Survey
 
 
-def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 10.0) -> SalvageReport:
+def salvage(
+    directory: str | os.PathLike[str], name: str, *, boot_id: str, lock_timeout: float = 10.0
+) -> SalvageReport:
     """Repair a log that cannot be opened, at the price of the records that do not verify.
 
     Raises:
@@ -31,7 +32,7 @@ def salvage(directory: Path, name: str, *, boot_id: str, lock_timeout: float = 1
         StorageError: there is no such log, a newer release wrote it, or the disk does not allow a repair.
         CorruptLogError: there is nothing to begin from.
     """
-    names = fmt.Names(Path(directory), fmt.validate_name(name))
+    names = fmt.Names(directory, fmt.validate_name(name))
     if not numbered_files(names)["seg"]:
         raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
     held: list[int] = []
@@ -109,9 +110,10 @@ class _Salvage:
             files.sync_file(copy)
         finally:
             os.close(copy)
-        if fd is not None:  # a second name, so that a kill between the two steps loses neither
+        if fd is not None:  # a second name, durable: no kill or power cut between the steps loses both
             kept = self._free_name(segment.number)
             files.keep_copy(segment.path, kept)
+            files.sync_directory(self._names.directory)
             self._report.kept_files.append(kept)
         files.publish(path, segment.path, self._names.directory)
 

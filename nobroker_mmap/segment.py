@@ -31,6 +31,7 @@ class Segment:
         "end",
         "header",
         "ids",
+        "kept",
         "last_lsn",
         "middle",
         "number",
@@ -52,6 +53,7 @@ class Segment:
         self.ids = header.number, header.lineage
         self.last_lsn = self.origin + header.size
         self.middle = header.base + (header.size >> 1)
+        self.kept = self.last_lsn - (header.size >> 3)
         self.roomy = self.last_lsn - len(fmt.TERMINATOR)
         self.end = 0
         self._map: mmap.mmap | None = None
@@ -111,14 +113,14 @@ class Segment:
         Raises:
             CorruptLogError: nothing verifies there.
         """
-        if not fmt.SEGMENT_HEADER_SIZE <= offset <= self.limit - fmt.RECORD_HEADER_SIZE or offset & 7:
+        room = (self.end or self.size) - offset
+        if offset < fmt.SEGMENT_HEADER_SIZE or room < fmt.RECORD_HEADER_SIZE or offset & 7:
             raise damaged(self.path, max(0, min(offset, self.size)), "no record can be there")
-        room = self.limit - offset
         data = self.read(offset, _FIRST_LOOK if room > _FIRST_LOOK else room)
         record = parse(data, 0, self.place, offset)
         if record is None and len(data) < size_at(data, 0) <= room:
             record = parse(self.read(offset, size_at(data, 0)), 0, self.place, offset)
-        if record is not None and record.end <= self.origin + self.limit:
+        if record is not None and record.end - record.lsn <= room:
             return record
         raise damaged(self.path, offset, "no record verifies here")
 

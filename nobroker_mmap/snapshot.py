@@ -18,7 +18,7 @@ from xxhash import xxh3_64
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
-from nobroker_mmap.offsets import Table, unpack_rows
+from nobroker_mmap.offsets import Table, table_of_bytes
 
 _log = logging.getLogger("nobroker_mmap")
 _SLICE = 256 * fmt.KIB
@@ -34,17 +34,13 @@ class Snapshot(NamedTuple):
     floor: int
     segment: int
     table: Table
-    body: bytes
+    raw: bytes
     skip: int
-    """Length of the engine's own first object in the body."""
+    """Where the state machine's objects begin in it, behind the engine's own."""
 
     def objects(self) -> Iterator[Any]:
         """The state machine's objects."""
-        stream = io.BytesIO(self.body)
-        stream.seek(self.skip)
-        yield from msgpack.Unpacker(
-            stream, strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=0
-        )
+        yield from _unpacker(self.raw, self.skip)
 
 
 def load(path: str, log_id: int) -> tuple[Snapshot | None, str | None]:
@@ -62,22 +58,29 @@ def load(path: str, log_id: int) -> tuple[Snapshot | None, str | None]:
         return None, "the snapshot is of another kind or version"
     if owner != log_id:
         return None, "the snapshot is of another log"
-    body = raw[fmt.CACHE_HEADER_SIZE :]
+    body = memoryview(raw)[fmt.CACHE_HEADER_SIZE :]
     digest = xxh3_64(body)
     fields = (magic, version, owner, lineage, lsn, checksum, size)
     if size != len(body) or _seal(fields, digest) != raw[: fmt.CACHE_HEADER_SIZE]:
         return None, "the snapshot does not verify"
-    unpacker = msgpack.Unpacker(strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=0)
-    unpacker.feed(body)
+    unpacker = _unpacker(raw, fmt.CACHE_HEADER_SIZE)
     try:
         first = unpacker.unpack()
-        table = unpack_rows(first["rows"], first["e"], first["m"])
+        table = table_of_bytes(first["rows"], first["e"], first["m"])
         floor, segment = int(first["floor"]), int(first["segment"])
     except (msgpack.UnpackException, ValueError, TypeError, KeyError):
         return None, "the snapshot does not begin with what it should"
     if table is None:
         return None, "the rows in the snapshot are not the number it says"
-    return Snapshot(lsn, checksum, lineage, floor, segment, table, body, unpacker.tell()), None
+    skip = fmt.CACHE_HEADER_SIZE + unpacker.tell()
+    return Snapshot(lsn, checksum, lineage, floor, segment, table, raw, skip), None
+
+
+def _unpacker(raw: bytes, start: int) -> msgpack.Unpacker:
+    """The objects from an offset on. It reads piece by piece: a snapshot may be large, one copy is enough."""
+    stream = io.BytesIO(raw)
+    stream.seek(start)
+    return msgpack.Unpacker(stream, strict_map_key=False, unicode_errors="surrogatepass", max_buffer_size=0)
 
 
 def _seal(fields: tuple[bytes, int, int, int, int, int, int], digest: xxh3_64) -> bytes:
@@ -138,13 +141,13 @@ class SnapshotWriter:
         self._offset = fmt.CACHE_HEADER_SIZE
         self._fd: int | None = files.create(self._path)
         locking.try_lock(self._fd)
-        rows = table.pack()
+        rows = table.to_bytes()
         own = {
             "kind": _KIND,
             "floor": point.floor,
             "segment": point.segment,
-            "e": len(table.enqueued) // 2,
-            "m": len(table.moved) // 2,
+            "e": len(table.enqueued),
+            "m": len(table.moved),
             "rows": rows,
         }
         self.write(own)

@@ -43,8 +43,8 @@ class Survey:
         self.records = 0
         self._invented: set[int] = set()
         valid = page is not None and page.valid(boot) and not page.words[ctl.POISON]
-        self.appended = page.words[ctl.APPENDED] if page is not None and valid else 0
-        self._active = page.words[ctl.ACTIVE] if page is not None and valid else 0
+        self.appended = page.promised() if page is not None and valid else 0
+        self._active = page.least(ctl.ACTIVE) if page is not None and valid else 0
 
     def run(self) -> "Survey":
         """Look.
@@ -210,11 +210,10 @@ class Survey:
                     before.base + end - fmt.SEGMENT_HEADER_SIZE
                 )  # so that it can stand for all that is lost
                 size = fmt.segment_size_for(fmt.MIN_SEGMENT_SIZE, self.headers[number + 1].base - base)
-                header = dataclasses.replace(header, base=base, size=size)
+                header = header._replace(base=base, size=size)
             elif before.lineage == header.lineage:
                 end = min(before.size, header.base - before.base + fmt.SEGMENT_HEADER_SIZE)
-            self.headers[number] = dataclasses.replace(
-                header,
+            self.headers[number] = header._replace(
                 previous_lineage=before.lineage,
                 previous_end=end,
                 previous_checksum=header.previous_checksum or checksum,

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,3 +18,18 @@ settings.register_profile(
     "nobroker", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("nobroker")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("faults", "the fault harness (tests/faults)")
+    group.addoption("--seed", type=int, default=1, help="other random numbers")
+    group.addoption("--only", type=int, metavar="ROUND", help="only this round of a harness")
+    group.addoption(
+        "--long",
+        dest="long_minutes",
+        type=float,
+        nargs="?",
+        const=5.0,
+        metavar="MINUTES",
+        help="run each harness for so long (5 minutes when no number is given) and add to its figures",
+    )

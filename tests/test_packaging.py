@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import subprocess
 import sys
@@ -68,14 +67,22 @@ def test_the_tools_answer_to_their_installed_name_and_to_no_other() -> None:
     assert "tools" not in sys.modules
 
 
+# Modules of the standard library that take milliseconds to import, and that the queue needs later or never.
+HEAVY = {
+    "asyncio", "concurrent", "dataclasses", "decimal", "email", "inspect", "ipaddress", "json", "logging",
+    "multiprocessing", "pathlib", "random", "shutil", "socket", "subprocess", "tempfile", "urllib", "uuid",
+    "zoneinfo",
+}  # fmt: skip
+
+
 def modules_loaded_by(statement: str) -> set[str]:
-    after = "print(json.dumps([*set(sys.modules) - before]))"
-    code = f"import sys, json; before = set(sys.modules); {statement}; {after}"
+    after = "print(*set(sys.modules) - before)"
+    code = f"import sys; before = set(sys.modules); {statement}; {after}"
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    return {name.partition(".")[0] for name in json.loads(result.stdout)}
+    return {name.partition(".")[0] for name in result.stdout.split()}
 
 
 def foreign(modules: set[str]) -> set[str]:
@@ -86,6 +93,15 @@ def test_importing_nobroker_loads_the_declared_core_and_nothing_else() -> None:
     loaded = foreign(modules_loaded_by("import nobroker"))
     assert "nobroker" in loaded
     assert loaded <= CORE_DEPENDENCIES | {"nobroker", "nobroker_mmap"}
+
+
+@pytest.mark.parametrize("package", ["nobroker", "nobroker_mmap.log"])
+def test_an_import_loads_nothing_heavy(package: str) -> None:
+    assert not modules_loaded_by(f"import {package}") & HEAVY
+
+
+def test_a_heavy_import_would_be_seen() -> None:
+    assert {"dataclasses", "inspect"} <= modules_loaded_by("import dataclasses") & HEAVY
 
 
 def test_importing_the_log_loads_no_queue() -> None:

@@ -22,7 +22,7 @@ from .events import OwnIds, events, learn_ids, plain_head
 from .jsonvalue import dumps
 from .scan import LogScan, Say
 
-_LINES_AT_ONCE = 512
+_TEXTS_AT_ONCE = 512
 _UNREADABLE = (CorruptLogError, LookupError, TypeError, ValueError, OverflowError)
 _WITH_IDS = frozenset({kinds.MOVE})
 
@@ -75,30 +75,29 @@ def dump_jobs(directory: str | Path, name: str, out: IO[str], say: Say | None = 
         if damage != "none":
             skipped = 1
             (say or _on_stderr)(f"the jobs are as the log had them before this: {damage}")
-        out.write(jobdump.header(name) + "\n")
-        _write(map(jobdump.to_line, queue._iter_jobs()), out)
+        out.write(jobdump.header(name))
+        _write(jobdump.to_lines(queue._iter_alike()), out)
     return skipped
 
 
-def _write(lines: Iterable[str], out: IO[str]) -> None:
+def _write(texts: Iterable[str], out: IO[str]) -> None:
+    """Write texts, of one or more whole lines each, many at a time."""
     held: list[str] = []
     size = 0
-    for line in lines:
-        held.append(line)
-        size += len(line)
-        if len(held) == _LINES_AT_ONCE or size > fmt.MIB:
-            out.write("\n".join(held) + "\n")
+    for text in texts:
+        held.append(text)
+        size += len(text)
+        if len(held) == _TEXTS_AT_ONCE or size > fmt.MIB:
+            out.write("".join(held))
             held.clear()
             size = 0
-    if held:
-        out.write("\n".join(held) + "\n")
+    out.write("".join(held))
 
 
 def _event_lines(scan: LogScan, ids: OwnIds, say: Say) -> Iterator[str]:
     for record in scan.records():
         try:
-            for event in events(record, ids):
-                yield dumps(event)
+            yield from events(record, ids)
         except _UNREADABLE as error:
             scan.skipped += 1
             say(f"segment {record.segment}: the record at offset {record.offset} cannot be read ({error!r})")
@@ -122,10 +121,10 @@ def _record_line(record: Record) -> str:
         line["head"] = plain_head(record.head())
         if record.tail_bytes:
             line["tail"] = unpack(record.tail_bytes)
-        return dumps(line)
+        return dumps(line) + "\n"
     except _UNREADABLE:
         # Shown as it is: this is the view for whoever has to find out what went wrong.
-        return dumps({**line, "head": None, "body": bytes(record.body)})
+        return dumps({**line, "head": None, "body": bytes(record.body)}) + "\n"
 
 
 def _learn(record: Record, ids: OwnIds) -> None:

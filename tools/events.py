@@ -1,20 +1,27 @@
-"""What a record of the queue says, as one small dict per job."""
+"""What a record of the queue says, as one line of JSON per job."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 from nobroker.state import kinds
-from nobroker.state.numbers import column, each
+from nobroker.state.numbers import columns, each
 from nobroker.stores.reading import default_prefix
 from nobroker.values import unpack
 from nobroker_mmap.record import Record
 
-Event = dict[str, Any]
-Head = dict[str, Any]
+from .jsonvalue import dumps
+from .lines import AT_ONCE, Lines, packed_text, packed_texts
 
+Head = dict[str, Any]
+Texts = list[str]
+
+_DENSE = 4
+"""In so wide a range of numbers for each that is asked for, one question for all costs less."""
 _STATES = {"r": "ready", "l": "leased", "d": "done", "x": "dead"}
 
 
@@ -22,7 +29,7 @@ class OwnIds:
     """Ids that callers chose, by sequence number: on the disk, so that memory does not grow with the log."""
 
     def __init__(self, log_id: int) -> None:
-        self._prefix = default_prefix(log_id)
+        self.prefix = default_prefix(log_id)
         self._any = False
         # An empty name is SQLite's for a temporary database that spills to the disk and goes with its
         # connection.
@@ -43,13 +50,22 @@ class OwnIds:
             self._table.executemany("INSERT OR REPLACE INTO own VALUES (?, ?)", rows)
             self._table.execute("COMMIT")
 
-    def of(self, seq: int) -> str:
-        """Id of a job."""
-        if self._any:
-            row = self._table.execute("SELECT id FROM own WHERE seq = ?", (seq,)).fetchone()
-            if row is not None:
-                return bytes(row[0]).decode("utf-8", "surrogatepass")
-        return f"{self._prefix}{seq}"
+    def among(self, seqs: list[int]) -> list[str | None] | None:
+        """The ids of those jobs that have one of their own; None when it is none of them."""
+        if not self._any:
+            return None
+        first, last = min(seqs), max(seqs)
+        if last - first < _DENSE * len(seqs):
+            rows = self._table.execute("SELECT seq, id FROM own WHERE seq BETWEEN ? AND ?", (first, last))
+            found = dict(rows.fetchall())
+        else:
+            one = "SELECT seq, id FROM own WHERE seq = ?"
+            found = dict(chain.from_iterable(self._table.execute(one, (seq,)).fetchall() for seq in seqs))
+        if not found:
+            return None
+        return [
+            None if (own := found.get(seq)) is None else own.decode("utf-8", "surrogatepass") for seq in seqs
+        ]
 
     def close(self) -> None:
         self._table.close()
@@ -62,8 +78,8 @@ def learn_ids(record: Record, ids: OwnIds) -> None:
         ids.learn(_seqs(record.type, head), head["i"])
 
 
-def events(record: Record, ids: OwnIds) -> Iterator[Event]:
-    """One event per job of a record; one in all where it is not about jobs.
+def events(record: Record, ids: OwnIds) -> Iterator[str]:
+    """Lines of JSON, some at a time: one per job of a record; one in all where it is not about jobs.
 
     Raises:
         CorruptLogError, LookupError, TypeError, ValueError: the record verifies but is not of the documented
@@ -71,17 +87,33 @@ def events(record: Record, ids: OwnIds) -> Iterator[Event]:
     """
     head = record.head()
     name = kinds.NAMES.get(record.type, f"type {record.type}")
-    time = _seconds(head.get("t"))
+    time = head.get("t")
     detail = _DETAILS.get(record.type)
     if detail is None:
-        yield {"time": time, "event": name, **_plain(record.type, head)}
+        told = {"time": None if time is None else time / 1e6, "event": name}
+        yield dumps({**told, **_plain(record.type, head)}) + "\n"
         return
-    if head.get("i") and record.type in (kinds.ENQUEUE, kinds.MOVE):
-        ids.learn(_seqs(record.type, head), head["i"])
-    tail = unpack(record.tail_bytes) if record.tail_bytes else None
-    of = ids.of
-    for index, seq in enumerate(_seqs(record.type, head)):
-        yield {"time": time, "event": name, "seq": seq, "id": of(seq), **detail(head, index, tail)}
+    own: list[str | None] | None = None
+    if record.type in (kinds.ENQUEUE, kinds.MOVE):
+        own = head.get("i")
+        if own:
+            ids.learn(_seqs(record.type, head), own)
+    tail: list[Any] | None = None
+    if record.tail_bytes:
+        tail = (unpack if record.type == kinds.EXTEND else packed_texts)(record.tail_bytes)
+    numbers = _seqs(record.type, head)
+    start = 0
+    while seqs := list(islice(numbers, AT_ONCE)):
+        rows = slice(start, start + len(seqs))
+        lines = Lines(len(seqs))
+        lines.moments("time", time)
+        lines.same_text("event", f'"{name}"')
+        texts = list(map(str, seqs))
+        lines.texts("seq", texts)
+        lines.ids(ids.prefix, texts, own[rows] if own else ids.among(seqs))
+        detail(lines, head, rows, None if tail is None else tail[rows])
+        yield lines.text()
+        start = rows.stop
 
 
 def plain_head(head: Head) -> Head:
@@ -109,37 +141,75 @@ def _seqs(kind: int, head: Head) -> Iterator[int]:
     return each(head["q"])
 
 
-def _seconds(value: int | None) -> float | None:
-    return None if value is None else value / 1e6
+def _enqueued(head: Head) -> Any:
+    return head["e"] if "e" in head else head["t"]
 
 
-def _enqueue(head: Head, index: int, tail: Any) -> Event:
-    enqueued = column(head["e"] if "e" in head else head["t"], index)
-    event = {
-        "lane": head.get("l", ""),
-        "priority": head.get("p", 0),
-        "max_attempts": head.get("m", 5),
-        "enqueued_at": enqueued / 1e6,
-        "available_at": column(head.get("a", enqueued), index) / 1e6,
-        "expires_at": _seconds(head.get("x") or None),
-        "metadata": unpack(head["M"]) if isinstance(head.get("M"), bytes) else head.get("M"),
-        "payload": tail[index],
-    }
+def _fields(found: Head) -> str:
+    """Fields to come behind others."""
+    return f",{dumps(found)[1:-1]}" if found else ""
+
+
+def _enqueue(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    enqueued = columns(_enqueued(head), rows.start, rows.stop)
+    available = columns(head["a"], rows.start, rows.stop) if "a" in head else enqueued
+    _new_job(lines, head, tail, enqueued, available)
+
+
+def _new_job(
+    lines: Lines,
+    head: Head,
+    tail: Texts | None,
+    enqueued: int | list[int],
+    available: int | list[int],
+) -> None:
+    lines.same_fields(_sort_of(head.get("l", ""), head.get("p", 0), head.get("m", 5)))
+    lines.moments("enqueued_at", enqueued)
+    lines.moments("available_at", available)
+    lines.moments("expires_at", head.get("x") or None)
+    metadata = head.get("M")
+    if metadata is None:
+        lines.same_text("metadata", "null")
+    else:
+        lines.same_text("metadata", packed_text(metadata) if isinstance(metadata, bytes) else dumps(metadata))
+    if tail is None:
+        raise ValueError("it has no payloads")
+    lines.texts("payload", tail)
     for key, name in (("c", "limit_keys"), ("b", "batch"), ("y", "after")):
         if key in head:
-            event[name] = head[key]
-    return event
+            lines.same({name: head[key]})
 
 
-def _move(head: Head, index: int, tail: Any) -> Event:
-    event = _enqueue(head, index, tail)
-    override = _unpacked(head.get("o", {}).get(index, {}))
-    event["state"] = _STATES[override.get("s", "r")]
-    event["attempts"] = override.get("n", 0)
+@lru_cache(typed=True)
+def _sort_of(lane: str, priority: int, max_attempts: int) -> str:
+    """What jobs that are enqueued one by one mostly share."""
+    return dumps({"lane": lane, "priority": priority, "max_attempts": max_attempts})[1:-1]
+
+
+def _move(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    enqueued = columns(_enqueued(head), rows.start, rows.stop)
+    available = columns(head["a"], rows.start, rows.stop) if "a" in head else enqueued
+    overrides = head.get("o", {})
+    mine = (
+        [_unpacked(overrides.get(index, {})) for index in range(rows.start, rows.stop)] if overrides else []
+    )
+    if any("a" in override for override in mine):
+        usual = available if isinstance(available, list) else [available] * len(mine)
+        available = [override.get("a", when) for override, when in zip(mine, usual, strict=True)]
+    _new_job(lines, head, tail, enqueued, available)
+    if mine:
+        lines.more([_fields(_moved(override)) for override in mine])
+    else:
+        lines.same(_moved({}))
+
+
+def _moved(override: Head) -> Head:
+    """What a MOVE says of one job besides its fields."""
+    event: Head = {"state": _STATES[override.get("s", "r")], "attempts": override.get("n", 0)}
     for key, name in (("k", "token"), ("E", "error"), ("R", "result"), ("P", "progress"), ("J", "job_state")):
         if key in override:
             event[name] = override[key]
-    for key, name in (("d", "deadline"), ("a", "available_at"), ("K", "keep_until")):
+    for key, name in (("d", "deadline"), ("K", "keep_until")):
         if key in override:
             event[name] = override[key] / 1e6
     if override.get("f", 0) & 1:
@@ -147,45 +217,65 @@ def _move(head: Head, index: int, tail: Any) -> Event:
     return event
 
 
-def _lease(head: Head, index: int, tail: Any) -> Event:
-    return {"token": head["k"] + index, "deadline": head["d"] / 1e6}
+def _lease(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    lines.texts("token", list(map(str, range(head["k"] + rows.start, head["k"] + rows.stop))))
+    lines.moments("deadline", head["d"])
 
 
-def _ack(head: Head, index: int, tail: Any) -> Event:
-    return {"result": None if tail is None else tail[index], "keep_until": _seconds(head.get("k") or None)}
+def _ack(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    _tail(lines, "result", tail)
+    lines.moments("keep_until", head.get("k") or None)
 
 
-def _nack(head: Head, index: int, tail: Any) -> Event:
-    state = "dead" if index in head.get("x", ()) else "done" if index in head.get("c", ()) else "ready"
-    avails = head["a"]
-    avail = avails[index] if isinstance(avails, list) else column(avails, index)
-    return {"state": state, "available_at": avail / 1e6, "error": None if tail is None else tail[index]}
+def _tail(lines: Lines, name: str, tail: Texts | None) -> None:
+    if tail is None:
+        lines.same({name: None})
+    else:
+        lines.texts(name, tail)
 
 
-def _extend(head: Head, index: int, tail: Any) -> Event:
-    event: Event = {"deadline": head["d"] / 1e6}
+def _nack(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    dead, done = set(head.get("x", ())), set(head.get("c", ()))
+    if dead or done:
+        at = range(rows.start, rows.stop)
+        lines.texts("state", ['"dead"' if i in dead else '"done"' if i in done else '"ready"' for i in at])
+    else:
+        lines.same({"state": "ready"})
+    lines.moments("available_at", _avails(head["a"], rows))
+    _tail(lines, "error", tail)
+
+
+def _extend(lines: Lines, head: Head, rows: slice, tail: list[Any] | None) -> None:
+    lines.moments("deadline", head["d"])
     if tail is not None:
-        for name, said in zip(("progress", "job_state"), tail[index], strict=True):
-            if said is not None:
-                event[name] = said[0]
-    return event
+        names = ("progress", "job_state")
+        lines.more(
+            [
+                _fields({name: said[0] for name, said in zip(names, pair, strict=True) if said is not None})
+                for pair in tail
+            ]
+        )
 
 
-def _release(head: Head, index: int, tail: Any) -> Event:
-    avails = head["a"]
-    return {"available_at": (avails[index] if isinstance(avails, list) else column(avails, index)) / 1e6}
+def _avails(value: int | bytes | list[int], rows: slice) -> int | list[int]:
+    return value[rows] if isinstance(value, list) else columns(value, rows.start, rows.stop)
 
 
-def _cancel(head: Head, index: int, tail: Any) -> Event:
+def _release(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    lines.moments("available_at", _avails(head["a"], rows))
+
+
+def _cancel(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
     waiting = sum(1 for _ in each(head.get("q", [])))
-    return {"state": "done" if index < waiting else "leased", "keep_until": _seconds(head.get("k") or None)}
+    lines.texts("state", ['"done"' if i < waiting else '"leased"' for i in range(rows.start, rows.stop)])
+    lines.moments("keep_until", head.get("k") or None)
 
 
-def _nothing(head: Head, index: int, tail: Any) -> Event:
-    return {}
+def _nothing(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    """No more than that it happened."""
 
 
-_DETAILS: dict[int, Callable[[Head, int, Any], Event]] = {
+_DETAILS: dict[int, Callable[[Lines, Head, slice, Any], None]] = {
     kinds.ENQUEUE: _enqueue,
     kinds.MOVE: _move,
     kinds.LEASE: _lease,
@@ -201,7 +291,7 @@ _DETAILS: dict[int, Callable[[Head, int, Any], Event]] = {
 }
 
 
-def _plain(kind: int, head: Head) -> Event:
+def _plain(kind: int, head: Head) -> Head:
     """The content of a record that is not about single jobs."""
     if kind == kinds.PAUSE:
         return {"lane": head.get("l"), "paused": head.get("p")}

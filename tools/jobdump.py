@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from nobroker.job import Job
+from nobroker.stores.base import Alike
 
 from .failures import BadInputError
 from .jsonvalue import dumps, from_jsonable, loads
+from .lines import Lines, packed_texts
 from .readers import Parser
 
 VERSION = 1
@@ -19,12 +21,47 @@ _NUMBER_KINDS = (int, float)
 
 def header(name: str) -> str:
     """The first line of a dump of the queue `name`."""
-    return dumps({"nobroker": "jobs", "version": VERSION, "queue": name})
+    return dumps({"nobroker": "jobs", "version": VERSION, "queue": name}) + "\n"
 
 
-def to_line(job: Job) -> str:
-    """One job as one line of strict JSON."""
-    return dumps(job.to_dict())
+def to_lines(jobs: Iterable[Job | Alike]) -> Iterator[str]:
+    """Each job as one line of strict JSON; some lines at a time."""
+    packed, payloads = b"", [""]
+    for job in jobs:
+        if isinstance(job, Job):
+            yield dumps(job.to_dict()) + "\n"
+            continue
+        try:
+            if job.packed != packed:
+                packed, payloads = job.packed, packed_texts(job.packed)
+            yield _alike(job, payloads[job.index : job.index + len(job.seqs)])
+        except ValueError as error:
+            raise ValueError(
+                f"the payloads of the jobs from {job.job.id} on cannot be read: {error}"
+            ) from error
+
+
+def _alike(jobs: Alike, payloads: list[str]) -> str:
+    lines = Lines(len(jobs.seqs))
+    seqs = list(map(str, jobs.seqs))
+    columns: dict[str, Callable[[], None]] = {
+        "id": lambda: lines.ids(jobs.prefix, seqs, jobs.own),
+        "payload": lambda: lines.texts("payload", payloads),
+        "available_at": lambda: lines.moments("available_at", jobs.available),
+        "enqueued_at": lambda: lines.moments("enqueued_at", jobs.enqueued),
+        "seq": lambda: lines.texts("seq", seqs),
+    }
+    same: dict[str, Any] = {}
+    for name, value in jobs.job.to_dict().items():
+        if name not in columns:
+            same[name] = value
+            continue
+        if same:
+            lines.same(same)
+            same = {}
+        columns[name]()
+    lines.same(same)
+    return lines.text()
 
 
 def is_header(line: str) -> bool:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import repeat
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
+from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any
 
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -26,6 +28,10 @@ _WORDS: dict[str, Any] = {
 }
 _WORD = re.compile("|".join(_WORDS))
 _STRICT = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+# What `_STRICT` makes anew for each value, which takes longer than the value. Some interpreters have none.
+_PIECES: Any = c_make_encoder and c_make_encoder(
+    None, _STRICT.default, encode_basestring_ascii, None, ":", ",", False, False, False
+)
 
 
 def encode(value: Any) -> str:
@@ -37,6 +43,13 @@ def encode(value: Any) -> str:
         return _STRICT.encode(value)
     except RecursionError:
         return "".join(_encode_pieces(value))
+
+
+def encode_each(values: list[Any]) -> list[str]:
+    """As `encode`, of each of many values, but `RecursionError` is raised as well."""
+    if _PIECES is None:
+        return list(map(_STRICT.encode, values))
+    return list(map("".join, map(_PIECES, values, repeat(0))))
 
 
 def decode(text: str) -> Any:

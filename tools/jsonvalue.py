@@ -46,7 +46,7 @@ def dumps(value: Any) -> str:
         try:
             return jsontext.encode(value)
         except ValueError:
-            # Not finite, or an int of more digits than the interpreter writes: these have tags.
+            # Not finite: that has a tag.
             pass
     return jsontext.encode(to_jsonable(value))
 
@@ -58,14 +58,16 @@ def _is_plain(value: Any) -> bool:
         kinds = set(map(type, level))
         if not kinds <= _JSON_KINDS:
             return False
-        if str in kinds and not _is_text("".join([item for item in level if type(item) is str])):
+        if str in kinds and not is_text("".join([item for item in level if type(item) is str])):
+            return False
+        if int in kinds and max(item.bit_length() for item in level if type(item) is int) > _PLAIN_INT_BITS:
             return False
         inner: list[Any] = []
         if not kinds.isdisjoint(_CONTAINERS):
             for item in level:
                 kind = type(item)
                 if kind is dict and item:
-                    if set(map(type, item)) != _ONLY_STR or not _is_text("".join(item)):
+                    if set(map(type, item)) != _ONLY_STR or not is_text("".join(item)):
                         return False
                     if len(item) == 1 and next(iter(item)).startswith("$"):
                         return False
@@ -128,7 +130,7 @@ def _dict_out(item: dict[Any, Any], pending: _Pending) -> dict[str, Any]:
         key = next(iter(item))
         if type(key) is str and key.startswith("$"):
             return _pairs_out(item, pending)
-    if not all(type(key) is str and _is_text(key) for key in item):
+    if not all(type(key) is str and is_text(key) for key in item):
         return _pairs_out(item, pending)
     copy: dict[str, Any] = {}
     for key, child in item.items():
@@ -164,7 +166,8 @@ def _list_out(item: list[Any] | tuple[Any, ...], pending: _Pending) -> list[Any]
     return copy
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
+    """Whether there is no lone surrogate in it."""
     if value.isascii():
         return True
     try:
@@ -177,7 +180,7 @@ def _is_text(value: str) -> bool:
 def _leaf_out(value: Any) -> Any:
     kind = type(value)
     if kind is str:
-        return value if _is_text(value) else {"$str": _LONE.sub(_escape, value)}
+        return value if is_text(value) else {"$str": _LONE.sub(_escape, value)}
     if kind is int:
         return value if value.bit_length() <= _PLAIN_INT_BITS else {"$int": hex(value)}
     if kind is float:

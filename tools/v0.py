@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -81,6 +81,19 @@ def read_v0(directory: str | Path, name: str = "default", report: Report | None 
     if table.orphans:
         say(f"{path}: {table.orphans} records speak of jobs that the log does not have; they were left out")
     yield from sorted(table.jobs.values(), key=lambda job: job.seq)
+
+
+def without_leases(jobs: Iterable[Job]) -> Iterator[Job]:
+    """The jobs as a queue can take them over: a leased one waits, ready, until its lease would have ended.
+
+    Whoever leased it may still be at work, and its token means nothing here. The attempt counts.
+    """
+    for job in jobs:
+        if job.state is JobState.LEASED:
+            job.state = JobState.READY
+            job.available_at = max(job.available_at, job.lease_deadline or 0.0)
+            job.lease_deadline = None
+        yield job
 
 
 # -- files --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def look(settings: Settings) -> list[Finding]:
     doubt = doubt_about(settings.dir)
     if doubt is not None and (doubt.kind == "network" or output.on_terminal()):
         output.note(f"warning: {settings.dir} is on {doubt.file_system}: {doubt.reason}")
-    return check(Path(settings.dir), settings.queue)
+    return check(settings.dir, settings.queue)
 
 
 def with_numbering(settings: Settings, findings: Iterable[Finding]) -> list[tuple[Finding, str]]:

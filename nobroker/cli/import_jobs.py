@@ -140,10 +140,10 @@ def _import_old(settings: Settings, directory: str) -> None:
 
 def _import_old_queue(settings: Settings, directory: str, name: str) -> dict[str, Any]:
     from nobroker.cli import output
-    from nobroker_tools.v0 import read_v0
+    from nobroker_tools.v0 import read_v0, without_leases
 
     read = added = 0
-    jobs = read_v0(directory, name, output.note)
+    jobs = without_leases(read_v0(directory, name, output.note))
     batch = list(islice(jobs, BATCH_OF_OLD_JOBS))  # an unreadable log is told before a queue is made
     with settings.open(name) as queue, Progress(f"import {name}") as progress:
         while batch:

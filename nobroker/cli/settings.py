@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nobroker.cli.failures import CommandError
@@ -99,7 +98,7 @@ class Settings:
         if not self.says_all and not options.get("read_only"):
             from nobroker.stores.log import warn_of_file_system
 
-            warn_of_file_system(Path(self.dir), layered=False)
+            warn_of_file_system(self.dir, layered=False)
         return Queue(self.dir, self.queue if name is None else name, **options)
 
     def open_existing(self, name: str | None = None, **options: Any) -> Queue:

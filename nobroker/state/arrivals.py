@@ -41,7 +41,9 @@ def enqueue(state: State, head: Head, lsn: int) -> None:
     if expires:
         heapq.heappush(state.expiries, (expires, first, last, priority, attempts))
     ids = head.get("i")
-    if ids:
+    if ids and None not in ids:
+        state.remember_ids(ids, first)
+    elif ids:
         for seq, job_id in enumerate(ids, first):
             if job_id is not None:
                 state.remember_id(job_id, seq)
@@ -78,7 +80,7 @@ def move(state: State, head: Head, lsn: int) -> None:
             own = dict(zip(each(head["q"]), ids, strict=True))
             for _, seq in plain:
                 if own[seq] is not None:
-                    state.pages.set_own_id(seq)
+                    state.pages.set_own_ids(seq, seq)
 
 
 def _add_moved(state: State, head: Head, plain: list[tuple[int, int]]) -> None:

@@ -10,11 +10,10 @@ import heapq
 from itertools import count
 from typing import Any
 
-import xxhash
-
 from nobroker.state import codes
 from nobroker.state.entries import NO_EXPIRY, Entries, Entry, Lease
 from nobroker.state.numbers import each, unpack_words
+from nobroker.state.owned import OwnIds, id_digest, id_digests
 from nobroker.state.pages import Pages
 from nobroker.state.ready import ReadyIndex
 
@@ -45,17 +44,14 @@ class State:
         self.deadlines: list[tuple[int, int, Lease]] = []
         self.leases = 0
         self.expiries: list[tuple[int, int, int, int, int]] = []
-        self.ids: dict[int, int | tuple[int, ...]] = {}
+        self.ids = OwnIds()
         self.order = count()
 
     # -- questions
 
     def find_own(self, job_id: str) -> tuple[int, ...]:
         """Sequence numbers of jobs that may have this id of a caller's: the log must confirm."""
-        found = self.ids.get(id_digest(job_id))
-        if found is None:
-            return ()
-        return (found,) if type(found) is int else found  # type: ignore[return-value]
+        return self.ids.find(id_digest(job_id))
 
     def next_deadline(self) -> int:
         """When the next lease ends."""
@@ -157,29 +153,16 @@ class State:
         self.ready.add_own(seq, later)
 
     def remember_id(self, job_id: str, seq: int) -> None:
-        digest = id_digest(job_id)
-        known = self.ids.get(digest)
-        if known is None or known == seq:
-            self.ids[digest] = seq
-        elif type(known) is int:
-            self.ids[digest] = (known, seq)
-        elif seq not in known:  # type: ignore[operator]
-            self.ids[digest] = (*known, seq)  # type: ignore[misc]
-        self.pages.set_own_id(seq)
+        self.ids.add(id_digest(job_id), seq)
+        self.pages.set_own_ids(seq, seq)
+
+    def remember_ids(self, job_ids: list[str], first: int) -> None:
+        """Ids of known jobs that follow each other."""
+        self.ids.add_all(id_digests(job_ids), first)
+        self.pages.set_own_ids(first, first + len(job_ids) - 1)
 
     def forget_ids(self, digests: bytes) -> None:
-        for digest in unpack_words("Q", digests):
-            known = self.ids.pop(digest, ())
-            alive = tuple(
-                seq for seq in (known if isinstance(known, tuple) else (known,)) if self.pages.code(seq)
-            )
-            if alive:
-                self.ids[digest] = alive if len(alive) > 1 else alive[0]
-
-
-def id_digest(job_id: str) -> int:
-    """The 64-bit hash under which an own id is remembered."""
-    return int(xxhash.xxh3_64_intdigest(job_id.encode("utf-8", "surrogatepass")))
+        self.ids.forget(unpack_words("Q", digests), self.pages.code)
 
 
 def _first(pair: tuple[int, Lease]) -> tuple[int, int]:

@@ -46,3 +46,10 @@ def column(value: int | bytes, index: int) -> int:
     if isinstance(value, bytes):
         return int.from_bytes(value[8 * index : 8 * index + 8], "little", signed=True)
     return value
+
+
+def columns(value: int | bytes, start: int, stop: int) -> int | list[int]:
+    """As `column`, for the indexes from `start` to before `stop`: one for all, or one for each."""
+    if isinstance(value, bytes):
+        return unpack_words("q", value[8 * start : 8 * stop]).tolist()
+    return value

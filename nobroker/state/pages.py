@@ -47,6 +47,13 @@ class Pages:
 
     # -- reading
 
+    def skip_unknown(self, seq: int) -> int:
+        """The first number from `seq` on whose page has any job: millions may have been left out."""
+        number = seq >> SHIFT
+        if number in self.table:
+            return seq
+        return min((known for known in self.table if known > number), default=2**65 >> SHIFT) << SHIFT
+
     def code(self, seq: int) -> int:
         page = self.table.get(seq >> SHIFT)
         return NONE if page is None else page.codes[seq & MASK]
@@ -262,12 +269,13 @@ class Pages:
                 page.refs = _ZERO_WORDS[:]
             page.refs[seq & MASK] = lsn
 
-    def set_own_id(self, seq: int) -> None:
-        page = self.table.get(seq >> SHIFT)
-        if page is not None:
-            if page.own is None:
-                page.own = bytearray(SIZE)
-            page.own[seq & MASK] = 1
+    def set_own_ids(self, first: int, last: int) -> None:
+        for number, low, high in _cuts(first, last):
+            page = self.table.get(number)
+            if page is not None:
+                if page.own is None:
+                    page.own = bytearray(SIZE)
+                page.own[low:high] = b"\1" * (high - low)
 
     def _forget(self, number: int, page: Page, low: int, high: int) -> None:
         if page.codes.count(NONE) == SIZE:

@@ -10,14 +10,14 @@ Invariants
   not.
 - Rows are hints. A job that was leased, cancelled or finished elsewhere is skipped by its byte in the
   census; so nobody has to search rows.
+- No two rows say the same, so that none is taken twice.
 - Rows overlap freely: taking from a run stops where the next row's key begins.
 """
 
 from __future__ import annotations
 
-import heapq
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import repeat
 from typing import NamedTuple
 
@@ -28,8 +28,7 @@ from nobroker.state.entries import Entries
 from nobroker.state.numbers import each, ranges_of
 from nobroker.state.pages import Pages
 from nobroker.state.runs import SMALL, Key, Run
-
-Row = tuple[int, int, int, Run | None]
+from nobroker.state.waiting import Row, Waiting
 
 
 class Piece(NamedTuple):
@@ -44,15 +43,11 @@ class Piece(NamedTuple):
     avail: int | list[int]
 
 
-class ReadyIndex:
-    """Waiting jobs of all lanes."""
+class ReadyIndex(Waiting):
+    """Waiting jobs of all lanes: putting in and taking out."""
 
     def __init__(self, pages: Pages, entries: Entries) -> None:
-        self._pages = pages
-        self._entries = entries
-        self.lanes: dict[str, SortedList[Row]] = {}
-        self.later: SortedList[tuple[int, int, Run | None]] = SortedList()
-        self.later_wall: SortedList[tuple[int, int, Run | None]] = SortedList()
+        super().__init__(pages, entries)
         self._tails: dict[tuple[str, int, int], Run] = {}
 
     # -- putting in
@@ -79,12 +74,21 @@ class ReadyIndex:
         queue.add((run.avail_at(run.low), run.seq_at(run.low), run))
 
     def add_own(self, seq: int, later: bool) -> None:
-        """A job with an entry of its own."""
+        """A job with an entry of its own.
+
+        One that was leased in another handle and released has its old row still, which is true again.
+        """
         entry = self._entries[seq]
         if later:
-            (self.later_wall if entry.wall else self.later).add((entry.avail, seq, None))
-        else:
-            self._lane(entry.lane).add((-entry.priority, entry.avail, seq, None))
+            queue = self.later_wall if entry.wall else self.later
+            due = (entry.avail, seq, None)
+            if due not in queue:
+                queue.add(due)
+            return
+        rows = self._lane(entry.lane)
+        row = (-entry.priority, entry.avail, seq, None)
+        if row not in rows:
+            rows.add(row)
 
     def _lane(self, lane: str) -> SortedList[Row]:
         rows = self.lanes.get(lane)
@@ -324,85 +328,7 @@ class ReadyIndex:
         entry = self._entries[seq]
         return Piece([seq, seq], 1, entry.lane, entry.priority, entry.max_attempts, 0, entry.avail)
 
-    # -- looking
-
-    def in_order(self, lanes: Iterable[str] | None = None, more: Iterable[Key] = ()) -> Iterator[int]:
-        """All waiting jobs in the order they would be delivered; those not due yet last, by their time.
-
-        `more` are the sorted keys of jobs that count as due, too.
-        """
-        rows = [row for lane, rows in self.lanes.items() if lanes is None or lane in lanes for row in rows]
-        seen: set[int] = set()
-        added = {key[2] for key in more}
-        for _, avail, seq in heapq.merge(more, *(_row_keys(row) for row in rows)):
-            code = self._pages.code(seq)
-            if seq in added:
-                yield seq
-            elif code == READY or (code == RETRY and self._entries[seq].avail == avail and seq not in seen):
-                if code == RETRY:
-                    seen.add(seq)
-                yield seq
-        for queue in (self.later, self.later_wall):
-            for _, _, seq, lane in heapq.merge(
-                *(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)
-            ):
-                code = self._pages.code(seq)
-                if code in (DELAYED, RETRY_LATER) and (lanes is None or lane in lanes) and seq not in seen:
-                    if code == RETRY_LATER:
-                        seen.add(seq)
-                    yield seq
-
-    def oldest(self, lanes: Iterable[str] | None, without: frozenset[int]) -> int | None:
-        """When the longest waiting of the due jobs became available, some left out."""
-        found: int | None = None
-        for lane, rows in self.lanes.items():
-            if lanes is not None and lane not in lanes:
-                continue
-            at = 0
-            while at < len(rows):
-                group_end = rows.bisect_left((rows[at][0] + 1, -(2**63), 0))
-                first = self._oldest_of(rows.islice(at, group_end), without)
-                if first is not None and (found is None or first < found):
-                    found = first
-                at = group_end
-        return found
-
-    def _oldest_of(self, rows: Iterable[Row], without: frozenset[int]) -> int | None:
-        """The smallest time among rows of one priority, which come by their first time."""
-        found: int | None = None
-        for row in rows:
-            if found is not None and row[1] >= found:
-                break
-            for _, avail, seq in _row_keys(row):
-                if self._stands(row, avail, seq) and seq not in without:
-                    found = avail if found is None else min(found, avail)
-                    break
-        return found
-
-    def _stands(self, row: Row, avail: int, seq: int) -> bool:
-        """Whether a row still speaks of where a job stands."""
-        code = self._pages.code(seq)
-        if row[3] is not None:
-            return code == READY
-        return code == RETRY and self._entries[seq].avail == avail
-
     def trim(self) -> None:
         """Let go of rows that no longer wait: for processes that only produce and never take."""
         for lane in [lane for lane, rows in self.lanes.items() if self._settle(rows) is None]:
             del self.lanes[lane]
-
-
-def _row_keys(row: Row) -> Iterator[Key]:
-    return iter([row[:3]]) if row[3] is None else row[3].keys()
-
-
-def _later_keys(
-    avail: int, seq: int, run: Run | None, entries: Entries
-) -> Iterator[tuple[int, int, int, str]]:
-    if run is not None:
-        for nprio, due, number in run.keys():  # noqa: SIM118
-            yield due, nprio, number, run.lane
-        return
-    entry = entries.get(seq)
-    if entry is not None and entry.avail == avail:
-        yield avail, -entry.priority, seq, entry.lane

@@ -11,17 +11,20 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from nobroker.state import arrivals, kinds, outcomes, queuewide
 from nobroker.state.machine import Head, State
+
+MISFITS: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What comes of a record that verifies and is not one that the library writes."""
 
 
 def apply(state: State, kind: int, head: Head, lsn: int) -> None:
     """Apply one record. Unknown kinds change nothing.
 
     Raises:
-        KeyError, TypeError, ValueError, IndexError, AttributeError: the head is not one that the library
-        writes.
+        One of `MISFITS`: the head is not one that the library writes.
     """
     handler = _HANDLERS.get(kind)
     if handler is None:

@@ -153,16 +153,10 @@ def delayed_run(
     lane: str, nprio: int, max_attempts: int, expires: int, first: int, avails: array[int], wall: bool
 ) -> Run:
     """A run of jobs that each have their own time."""
-    order = sorted(range(len(avails)), key=avails.__getitem__)
-    return Run(
-        lane,
-        nprio,
-        max_attempts,
-        expires,
-        first,
-        len(avails),
-        0,
-        wall,
-        array("I", order),
-        array("q", map(avails.__getitem__, order)),
-    )
+    times = avails.tolist()
+    order = sorted(range(len(times)), key=times.__getitem__)
+    if order == list(range(len(times))):
+        seqs = None
+    else:
+        seqs, avails = array("I", order), array("q", [times[index] for index in order])
+    return Run(lane, nprio, max_attempts, expires, first, len(times), 0, wall, seqs, avails)

@@ -18,7 +18,7 @@ from nobroker.state.numbers import pack_words, ranges_of, unpack_words
 from nobroker.state.pages import SIZE, Page
 from nobroker.state.runs import Run
 
-VERSION: Final = 1
+VERSION: Final = 2
 _CHUNK: Final = 1000
 
 
@@ -49,7 +49,7 @@ def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
         "c": [list(counts) for counts in state.pages.counts],
         "x": list(state.expiries),
     }
-    entries, leased, ids = dict(state.entries), dict(state.leased), dict(state.ids)
+    entries, leased, ids = dict(state.entries), dict(state.leased), state.ids.capture()
     ready = [
         (row[3], row[3].low, row[3].high) for rows in state.ready.lanes.values() for row in rows if row[3]
     ]
@@ -67,7 +67,7 @@ def _objects(
     pages: list[Any],
     entries: dict[int, Entry],
     leased: dict[int, Lease],
-    ids: dict[int, int | tuple[int, ...]],
+    ids: Iterator[tuple[list[int], list[int]]],
     ready: list[tuple[Run, int, int]],
     later: list[tuple[Run, int, int]],
 ) -> Iterator[list[Any] | dict[str, Any]]:
@@ -97,8 +97,8 @@ def _objects(
     for mark, runs in (("r", ready), ("d", later)):
         for run, low, high in runs:
             yield _run_object(mark, run, low, high)
-    for some in _chunks(list(ids.items())):
-        yield ["i", [[digest, seqs if type(seqs) is int else list(seqs)] for digest, seqs in some]]
+    for digests, numbers in ids:
+        yield ["i", digests, numbers]
 
 
 def _run_object(mark: str, run: Run, low: int, high: int) -> list[Any]:
@@ -153,7 +153,9 @@ def restore(objects: Iterable[Any]) -> State | None:
 def _restore_item(state: State, item: list[Any]) -> None:
     mark = item[0]
     if mark == "p":
-        state.pages.table[item[1]] = _page(*item[2:])
+        page = state.pages.table[item[1]] = _page(*item[2:])
+        if page.lanes is not None and max(page.lanes) >= len(state.pages.lane_names):
+            raise ValueError("a lane that has no name")
     elif mark == "e":
         for seq, *fields in item[1]:
             state.entries[seq] = Entry(*fields)
@@ -162,19 +164,24 @@ def _restore_item(state: State, item: list[Any]) -> None:
     elif mark in ("r", "d"):
         _restore_run(state, mark == "d", *item[1:])
     elif mark == "i":
-        for digest, seqs in item[1]:
-            state.ids[digest] = seqs if type(seqs) is int else tuple(seqs)
+        state.ids.restore(item[1], item[2])
     else:
         raise ValueError(f"unknown part {mark!r} in a snapshot")
 
 
 def _page(codes_of: int | bytes, tokens: Any, refs: Any, lanes: Any, own: bytes | None) -> Page:
+    if own is not None and (type(own) is not bytes or len(own) != SIZE):
+        raise ValueError("a page of another size")
     page = Page()
     page.codes = bytearray(bytes((codes_of,)) * SIZE if type(codes_of) is int else codes_of)
+    if len(page.codes) != SIZE or max(page.codes) >= codes.COUNT:
+        raise ValueError("a page of another size, or with states that do not exist")
     page.tokens = _array("Q", tokens)
     page.refs = _array("Q", refs)
     page.lanes = _array("I", lanes)
     page.own = None if own is None else bytearray(own)
+    if any(words is not None and len(words) != SIZE for words in (page.tokens, page.refs, page.lanes)):
+        raise ValueError("a page of another size")
     return page
 
 
@@ -189,6 +196,10 @@ def _restore_lease(
     expires: int,
     avail: Any,
 ) -> None:
+    known = SIZE * len(state.pages.table)
+    sizes = [last - first + 1 for first, last in zip(spans[::2], spans[1::2], strict=True)]
+    if sum(sizes) > known or min(sizes) < 1:
+        raise ValueError("a lease of more jobs than are known")
     seqs = [seq for at in range(0, len(spans), 2) for seq in range(spans[at], spans[at + 1] + 1)]
     places = dict(zip(seqs, avail, strict=True)) if type(avail) is list else None
     lease = Lease(
@@ -201,6 +212,9 @@ def _restore_lease(
 def _restore_run(state: State, later: bool, *fields: Any) -> None:
     lane, nprio, attempts, expires, base, size, avail, wall, seqs, avails = fields
     run = Run(lane, nprio, attempts, expires, base, size, avail, wall, _array("I", seqs), _array("q", avails))
+    words = [size if words is None else len(words) for words in (run.seqs, run.avails)]
+    if words != [size, size] or not 0 <= size <= SIZE * len(state.pages.table) or base < 0:
+        raise ValueError("a run of another length than it says")
     if run.high == 0:
         return
     if later:

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
 
-@dataclass(slots=True)
 class NewJobs:
     """Jobs to enqueue.
 
@@ -33,17 +30,53 @@ class NewJobs:
         ids: the callers' own ids, one per job; None for the store's.
     """
 
-    batches: list[tuple[int, bytes]]
-    count: int
-    priority: int = 0
-    max_attempts: int = 5
-    lane: str = ""
-    delay_us: int = 0
-    delays_us: array[int] | None = None
-    run_at_us: int | None = None
-    expires_us: int = 0
-    metadata: bytes | None = None
-    ids: list[str] | None = None
+    __slots__ = (
+        "batches",
+        "count",
+        "delay_us",
+        "delays_us",
+        "expires_us",
+        "ids",
+        "lane",
+        "max_attempts",
+        "metadata",
+        "priority",
+        "run_at_us",
+    )
+
+    def __init__(self, batches: list[tuple[int, bytes]], count: int, max_attempts: int) -> None:
+        self.batches = batches
+        self.count = count
+        self.priority = 0
+        self.max_attempts = max_attempts
+        self.lane = ""
+        self.delay_us = 0
+        self.delays_us: array[int] | None = None
+        self.run_at_us: int | None = None
+        self.expires_us = 0
+        self.metadata: bytes | None = None
+        self.ids: list[str] | None = None
+
+
+class Alike(NamedTuple):
+    """Waiting jobs that were never leased, one sequence number after the other.
+
+    Attributes:
+        job: the first of them, without its payload. They differ in the following alone.
+        seqs: the sequence numbers.
+        prefix, own: an id is the prefix and the sequence number, or the one in `own`, if there is one.
+        enqueued, available: microseconds since the epoch; one for all, or one for each.
+        packed, index: their payloads stand in this packed array, from `index` on.
+    """
+
+    job: Job
+    seqs: range
+    prefix: str
+    own: list[str | None] | None
+    enqueued: int | list[int]
+    available: int | list[int]
+    packed: bytes
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
 
 
 JobRef = Job | str
@@ -100,6 +133,8 @@ class Store(Protocol):
 
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]: ...
 
+    def alike(self) -> Iterator[Job | Alike]: ...
+
     def requeue_dead(self, job_id: str | None) -> int: ...
 
     def drop_dead(self, job_id: str | None, older_than_us: int | None) -> int: ...
@@ -118,10 +153,10 @@ class Store(Protocol):
 
     def check(self) -> list[Any]: ...
 
-    def backup(self, target: Path) -> Path: ...
+    def backup(self, target: str) -> str: ...
 
     @property
-    def path(self) -> Path: ...
+    def path(self) -> str: ...
 
     @property
     def recovery(self) -> RecoveryReport: ...

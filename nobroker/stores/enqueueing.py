@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, overload
+from typing import Final
 
 from nobroker.job import Job, JobState
 from nobroker.state import kinds
 from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words
+from nobroker.state.owned import id_digests
 from nobroker.stores.base import NewJobs
 from nobroker.stores.lookup import Lookup
+from nobroker.stores.newjobs import JobBatch, common_head, new_job
 from nobroker.stores.session import Part, Session
+from nobroker.stores.tip import TipEnqueuer
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack_value, split_array, unpack
 
-_READY: Final = JobState.READY
 _RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
 
 
@@ -29,6 +32,7 @@ class Enqueuer:
     def __init__(self, session: Session, lookup: Lookup) -> None:
         self._session = session
         self._lookup = lookup
+        self._tip = TipEnqueuer(session)
 
     def enqueue(self, new: NewJobs) -> Sequence[Job]:
         session = self._session
@@ -40,8 +44,8 @@ class Enqueuer:
             session.room_for(_size(new, new.batches, ()))
             session.reserve(new.count, 0)
             first = session.state.next_seq
-            head = _common(new, now)
-            end = session.append(_parts(new.batches, head, first, new, None))
+            head = common_head(new, now)
+            end = session.append(_parts(new.batches, head, first, new.delays_us, None))
             session.log.notify()
         session.log.wait_durable(end)
         return JobBatch(session.reader.prefix, new, head, first)
@@ -50,12 +54,15 @@ class Enqueuer:
         """As `enqueue`, for one job without an id of the caller's."""
         session = self._session
         packed = new.batches[0][1]
+        job = self._tip.enqueue(new, packed)
+        if job is not None:
+            return job
         with session.transaction() as now:
-            if session.options.max_bytes is not None:
-                session.room_for(_size(new, new.batches, ()))
+            limited = session.options.max_bytes is not None
+            session.room_for(_size(new, new.batches, ()) if limited else len(packed))
             session.reserve(1, 0)
             seq = session.state.next_seq
-            common = _common(new, now)
+            common = common_head(new, now)
             head = {"n": 1, "s": seq, **common}
             end = session.append_one(kinds.ENQUEUE, head, packed, ((seq, 0, 1),))
         session.log.notify()  # now that whoever wakes gets the lock at once
@@ -66,30 +73,43 @@ class Enqueuer:
     def _enqueue_own(self, new: NewJobs, ids: list[str]) -> Sequence[Job]:
         """With ids of the caller's: only those not yet known are created, each once."""
         session = self._session
+        digests = id_digests(ids)
         with session.transaction() as now:
-            known: dict[str, int] = {}
-            fresh: dict[str, int] = {}
-            for index, job_id in enumerate(ids):
-                if job_id not in fresh and job_id not in known:
-                    seq = self._lookup.seq_of(job_id)
-                    if seq is None:
-                        fresh[job_id] = index
-                    else:
-                        known[job_id] = seq
+            all_new = session.state.ids.all_new(digests)
+            known, fresh = ({}, {}) if all_new else self._sort_out(ids)
             existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
             end = session.log.position
             first = session.state.next_seq
-            head = _common(new, now)
-            if fresh:
-                chosen = list(fresh.values())
-                batches = new.batches if len(chosen) == new.count else _chosen(new.batches, chosen)
-                session.room_for(_size(new, batches, fresh))
-                session.reserve(len(fresh), 0)
+            head = common_head(new, now)
+            names = ids if all_new else list(fresh)
+            if names:
+                batches, delays = new.batches, new.delays_us
+                if len(names) != new.count:
+                    chosen = list(fresh.values())
+                    batches = _chosen(batches, chosen)
+                    delays = delays and array("q", [delays[index] for index in chosen])
+                session.room_for(_size(new, batches, names))
+                session.reserve(len(names), 0)
                 first = session.state.next_seq
-                end = session.append(_parts(batches, head, first, new, list(fresh), chosen))
+                end = session.append(_parts(batches, head, first, delays, names))
                 session.log.notify()
         session.log.wait_durable(end)
+        if all_new:
+            return JobBatch(session.reader.prefix, new, head, first)
         return self._answer(new, ids, head, first, fresh, existing)
+
+    def _sort_out(self, ids: list[str]) -> tuple[dict[str, int], dict[str, int]]:
+        """Sequence numbers of the known ids, and where each other one stands first."""
+        known: dict[str, int] = {}
+        fresh: dict[str, int] = {}
+        for index, job_id in enumerate(ids):
+            if job_id not in fresh and job_id not in known:
+                seq = self._lookup.seq_of(job_id)
+                if seq is None:
+                    fresh[job_id] = index
+                else:
+                    known[job_id] = seq
+        return known, fresh
 
     def _answer(
         self,
@@ -179,41 +199,20 @@ def _text_size(text: str) -> int:
     return 5 + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
-def _common(new: NewJobs, now: int) -> Head:
-    head: Head = {"t": now}
-    if new.priority:
-        head["p"] = new.priority
-    if new.max_attempts != 5:
-        head["m"] = new.max_attempts
-    if new.lane:
-        head["l"] = new.lane
-    if new.expires_us:
-        head["x"] = now + new.expires_us
-    if new.metadata is not None:
-        head["M"] = new.metadata
-    if new.run_at_us is not None:
-        head["a"], head["w"] = new.run_at_us, True
-    elif new.delay_us:
-        head["a"] = now + new.delay_us
-    return head
-
-
 def _parts(
     batches: list[tuple[int, bytes]],
     common: Head,
     first: int,
-    new: NewJobs,
+    delays_us: array[int] | None,
     ids: list[str] | None,
-    chosen: list[int] | None = None,
 ) -> list[Part]:
     parts: list[Part] = []
     at = 0
     now = common["t"]
     for number, packed in batches:
         head = {"n": number, "s": first + at, **common}
-        if new.delays_us is not None:
-            picked = range(at, at + number) if chosen is None else chosen[at : at + number]
-            head["a"] = pack_words("q", [now + new.delays_us[index] for index in picked])
+        if delays_us is not None:
+            head["a"] = pack_words("q", [now + delay for delay in delays_us[at : at + number]])
         if ids is not None:
             head["i"] = ids[at : at + number]
         parts.append((kinds.ENQUEUE, head, packed))
@@ -288,91 +287,3 @@ def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int, keep_unt
     if overrides:
         head["o"] = overrides
     return kinds.MOVE, head, join_array([payload[1:] for _, payload, _ in group])
-
-
-def new_job(new: NewJobs, common: Head, job_id: str, seq: int, avail: int, payload: Any) -> Job:
-    """A job as it was just enqueued; `common` is the head that the jobs of the call share."""
-    job = Job(
-        job_id,
-        payload,
-        new.priority,
-        _READY,
-        0,
-        new.max_attempts,
-        avail / 1e6,
-        common["t"] / 1e6,
-        None,
-        None,
-        None,
-        seq,
-        new.lane,
-    )
-    if new.metadata is not None:
-        job.metadata = unpack(new.metadata)
-    if new.expires_us:
-        job.expires_at = common["x"] / 1e6
-    return job
-
-
-class JobBatch(Sequence[Job]):
-    """The jobs of one call: the packed bytes, and `Job`s made when asked."""
-
-    def __init__(self, prefix: str, new: NewJobs, head: Head, first: int) -> None:
-        self._prefix = prefix
-        self._new = new
-        self._head = head
-        self._first = first
-        self._elements: list[list[bytes]] | None = None
-
-    def __len__(self) -> int:
-        return self._new.count
-
-    @overload
-    def __getitem__(self, index: int) -> Job: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Job]: ...
-    def __getitem__(self, index: int | slice) -> Job | list[Job]:
-        if isinstance(index, slice):
-            return [self._job(at) for at in range(*index.indices(len(self)))]
-        at = index + len(self) if index < 0 else index
-        if not 0 <= at < len(self):
-            raise IndexError(f"job {index} of {len(self)}")
-        return self._job(at)
-
-    def __iter__(self) -> Iterator[Job]:
-        at = 0
-        for _, packed in self._new.batches:
-            for payload in unpack(packed):
-                yield self._made(at, payload)
-                at += 1
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Sequence) and not isinstance(other, (str, bytes)):
-            return len(self) == len(other) and all(
-                mine == theirs for mine, theirs in zip(self, other, strict=True)
-            )
-        return NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} jobs, seq {self._first} and up>"
-
-    def _job(self, at: int) -> Job:
-        if self._new.count == 1:
-            return self._made(0, unpack(self._new.batches[0][1])[0])
-        if self._elements is None:
-            self._elements = [split_array(packed) for _, packed in self._new.batches]
-        start = 0
-        for elements in self._elements:
-            if at < start + len(elements):
-                return self._made(at, unpack(elements[at - start]))
-            start += len(elements)
-        raise IndexError(at)
-
-    def _made(self, at: int, payload: Any) -> Job:
-        new, seq, head = self._new, self._first + at, self._head
-        avail = head.get("a") or head["t"] if new.delays_us is None else head["t"] + new.delays_us[at]
-        return new_job(
-            new, head, f"{self._prefix}{seq}" if new.ids is None else new.ids[at], seq, avail, payload
-        )

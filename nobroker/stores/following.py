@@ -1,7 +1,7 @@
 """The log and the state that its records give, for readers: following what is appended, by whomever.
 
 Invariants
-- The state is what the records up to the log's cursor say, or it is not believed (`_loaded`).
+- The state is what the records up to the log's cursor say, or it is not believed (`loaded`).
 - A record that does not fit is never passed: a writer stops with an error, a reader shows what stands before
   it.
 """
@@ -9,15 +9,14 @@ Invariants
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
 from nobroker.state import kinds, snapshots
 from nobroker.state.machine import State
-from nobroker.state.replay import apply
-from nobroker.stores.reading import Reader, index_rows
+from nobroker.state.replay import MISFITS, apply
+from nobroker.stores.reading import Reader
+from nobroker.stores.rows import fitting_head, index_rows
 from nobroker_mmap.errors import Restart
 from nobroker_mmap.log import Log
 from nobroker_mmap.record import Record
@@ -28,8 +27,7 @@ _TRIM_AFTER: Final = 1000
 """Records of others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """How a queue was opened; see `nobroker.queue.Queue`."""
 
     fsync: bool = True
@@ -45,7 +43,7 @@ class Options:
 class Following:
     """An open log, its state, and the reader of its values."""
 
-    def __init__(self, directory: Path, name: str, options: Options, boot_id: str) -> None:
+    def __init__(self, directory: str, name: str, options: Options, boot_id: str) -> None:
         self.options = options
         self.log = Log(
             directory,
@@ -61,13 +59,13 @@ class Following:
         )
         self.state = State()
         self.reader = Reader(self.log)
-        self._loaded = False
+        self.loaded = False
         self._halted = False
         self._untrimmed = 0
 
     def spoil(self) -> None:
         """Throw the state away; the next use loads it from the log."""
-        self._loaded = False
+        self.loaded = False
 
     def reading(self) -> AbstractContextManager[bool]:
         """For reads: the state is not changed by other threads meanwhile."""
@@ -77,9 +75,10 @@ class Following:
         """Under the mutex, without the file lock: apply what has been appended."""
         log = self.log
         log.ensure_open()
+        log.ensure_reachable()
         if self._halted:
             return
-        if not self._loaded or log.forked or log.behind():
+        if not self.loaded or log.forked or log.behind():
             self.catch_up()
 
     def lost(self, seq: int) -> CorruptLogError:
@@ -95,14 +94,14 @@ class Following:
         """Apply what peers appended; load the state when there is none, or when it can't be followed."""
         for _ in range(100):
             try:
-                if not self._loaded:
+                if not self.loaded:
                     self._load()
                 self._replay()
                 return
             except Restart:
-                self._loaded = False
+                self.loaded = False
             except BaseException:
-                self._loaded = False  # the cursor may be past what was not applied
+                self.loaded = False  # the cursor may be past what was not applied
                 raise
         raise CorruptLogError(
             "the log changes faster than it can be read; try again", path=self.log.path, offset=0
@@ -115,19 +114,19 @@ class Following:
         if objects is not None:
             try:
                 state = snapshots.restore(objects)
-            except (ValueError, TypeError, KeyError, IndexError, StopIteration):
+            except (*MISFITS, StopIteration):
                 state = None  # a snapshot is a cache: the log itself is read instead
             if state is None:
                 self.log.rewind()
         self.state = State() if state is None else state
-        self._loaded = True
+        self.loaded = True
 
     def _replay(self) -> None:
         for record in self.log.records():
             self._untrimmed += 1
             try:
-                apply(self.state, record.type, record.head(), record.lsn)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError, CorruptLogError) as error:
+                apply(self.state, record.type, fitting_head(record), record.lsn)
+            except (*MISFITS, CorruptLogError) as error:
                 self._stop_at(record, error)
                 return
         if self._untrimmed > _TRIM_AFTER:

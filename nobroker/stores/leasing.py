@@ -13,7 +13,8 @@ from nobroker.state import kinds
 from nobroker.state.machine import NEVER, Head
 from nobroker.state.numbers import each, pack_words
 from nobroker.state.ready import Piece
-from nobroker.stores.reading import Decoded, Past
+from nobroker.stores.decoded import Decoded
+from nobroker.stores.reading import Past
 from nobroker.stores.session import Part, Session
 from nobroker_mmap.offsets import Piece as LogPiece
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from nobroker.clock import Clock
@@ -13,22 +11,23 @@ from nobroker.errors import NobrokerError, NotLeasedError
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
-from nobroker.state.machine import Head, id_digest
+from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words, ranges_of
-from nobroker.stores.base import JobRef, NewJobs
+from nobroker.state.owned import id_digests
+from nobroker.stores.base import Alike, JobRef, NewJobs
 from nobroker.stores.enqueueing import Enqueuer
 from nobroker.stores.following import INDEXED, MOVED, Options
 from nobroker.stores.leasing import Leaser
 from nobroker.stores.looking import Looker
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.moving import Mover
-from nobroker.stores.reading import index_rows
+from nobroker.stores.rows import index_rows
 from nobroker.stores.session import Session
 from nobroker.stores.settling import Settler
 from nobroker_mmap.catalog import drop_log, list_logs
+from nobroker_mmap.logs import logger
 from nobroker_mmap.mounts import doubt_about
 
-_log = logging.getLogger("nobroker.queue")
 _looked_at: set[str] = set()
 """Directories of which this process has said, where it had to, that their file system is none for a queue."""
 
@@ -36,7 +35,7 @@ _looked_at: set[str] = set()
 class LogStore:
     """One queue in a directory. Implements `nobroker.stores.base.Store`."""
 
-    def __init__(self, directory: Path, name: str, options: Options, clock: Clock) -> None:
+    def __init__(self, directory: str, name: str, options: Options, clock: Clock) -> None:
         self._session = session = Session(directory, name, options, clock)
         self._lookup = Lookup(session)
         self._enqueuer = Enqueuer(session, self._lookup)
@@ -61,7 +60,9 @@ class LogStore:
             if self._auto:
                 self._mover.step_if_due()
         except NobrokerError as error:
-            _log.warning("event=queue.upkeep_failed queue=%s error=%s", self._session.log.path, error)
+            logger("nobroker.queue").warning(
+                "event=queue.upkeep_failed queue=%s error=%s", self._session.log.path, error
+            )
 
     # -- work
 
@@ -145,6 +146,9 @@ class LogStore:
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]:
         return self._looker.jobs(state, lane)
 
+    def alike(self) -> Iterator[Job | Alike]:
+        return self._looker.alike()
+
     def is_paused(self) -> bool:
         return self._looker.is_paused()
 
@@ -187,7 +191,7 @@ class LogStore:
         """Hashes of the own ids among jobs, as the records that forget them carry them."""
         session = self._session
         own = [seq for seq in seqs if session.state.pages.has_own_id(seq)]
-        return pack_words("Q", [id_digest(self._lookup.job_id(seq)) for seq in own])
+        return pack_words("Q", id_digests([self._lookup.job_id(seq) for seq in own]))
 
     # -- the whole queue
 
@@ -222,15 +226,15 @@ class LogStore:
         self._session.log.ensure_open()
         return list(self._session.log.check())
 
-    def backup(self, target: Path) -> Path:
+    def backup(self, target: str) -> str:
         self._session.log.ensure_open()
         return self._session.log.backup(target)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str:
         """The file that is written to now."""
         log = self._session.log
-        return Path(log.names.segment(log.active_number))
+        return log.names.segment(log.active_number)
 
     @property
     def recovery(self) -> RecoveryReport:
@@ -244,7 +248,7 @@ class LogStore:
         self._session.close()
 
 
-def warn_of_file_system(directory: Path, *, layered: bool = True) -> None:
+def warn_of_file_system(directory: str, *, layered: bool = True) -> None:
     """Log, once per process and directory, that a queue should not be where it is.
 
     `layered`: of a container's own layer, too.
@@ -256,15 +260,15 @@ def warn_of_file_system(directory: Path, *, layered: bool = True) -> None:
     doubt = doubt_about(place)
     if doubt is not None and (layered or doubt.kind != "layered"):
         text = "event=queue.file_system directory=%s type=%s: %s"
-        _log.warning(text, directory, doubt.file_system, doubt.reason)
+        logger("nobroker.queue").warning(text, directory, doubt.file_system, doubt.reason)
 
 
-def names(directory: Path) -> list[str]:
+def names(directory: str) -> list[str]:
     """Names of the queues in a directory."""
     return list_logs(directory)
 
 
-def check(directory: Path, name: str) -> list[Any]:
+def check(directory: str, name: str) -> list[Any]:
     """What is wrong with a queue on the disk, also with one that cannot be opened."""
     from nobroker.clock import SystemClock  # here, with what it needs: importing the store must be quick
     from nobroker_mmap.check import check_log
@@ -272,10 +276,10 @@ def check(directory: Path, name: str) -> list[Any]:
     from nobroker_mmap.format import Names, validate_name
     from nobroker_mmap.offsets import RowSource
 
-    names = Names(Path(directory), validate_name(name))
+    names = Names(directory, validate_name(name))
     return list(check_log(names, RowSource(index_rows, INDEXED, MOVED), boot_hash(SystemClock().boot_id())))
 
 
-def drop(directory: Path, name: str) -> None:
+def drop(directory: str, name: str) -> None:
     """Delete a queue's files."""
     drop_log(directory, name)

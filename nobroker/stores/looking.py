@@ -10,12 +10,19 @@ from nobroker.job import Job, JobState
 from nobroker.reports import QueueStats
 from nobroker.state import codes
 from nobroker.state.entries import CANCEL
+from nobroker.stores.base import Alike
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.session import Session
 from nobroker_mmap.errors import Restart
+from nobroker_mmap.offsets import Piece
 
 _SLICE: Final = 500
 _LOOKS: Final = 5
+_ALIKE: Final = 1000
+_FEW: Final = 4
+"""Jobs that cost less one by one."""
+_HELD_BYTES: Final = 2**20
+_KNOWN: Final = range(1, codes.COUNT)
 
 
 class Looker:
@@ -104,6 +111,68 @@ class Looker:
             if ended:
                 return
 
+    def alike(self) -> Iterator[Job | Alike]:
+        """All jobs by sequence number: one by one, or many at once that hardly differ."""
+        at: int | None = 0
+        while at is not None:
+            some, at = self._some(at)
+            yield from some
+
+    def _some(self, at: int) -> tuple[list[Job | Alike], int | None]:
+        """The jobs from a sequence number on, not too many, and where to go on; None at their end."""
+        session = self._session
+        some: list[Job | Alike] = []
+        held = singly = 0
+        with session.reading():
+            now = self._current()
+            while len(some) < _SLICE and held < _HELD_BYTES:
+                seq = session.state.pages.next_of(at, _KNOWN)
+                if seq is None:
+                    return some, None
+                if seq >= singly:
+                    many = self._waiting(seq, now)
+                    if many is not None:
+                        some.append(many)
+                        held += len(many.packed)
+                        at = many.seqs.stop
+                        continue
+                    singly = seq + _FEW
+                job = self._job_or_none(seq, now)
+                if job is not None:
+                    some.append(job)
+                at = seq + 1
+        return some, at
+
+    def _waiting(self, seq: int, now: int) -> Alike | None:
+        """The jobs of one record from `seq` on that wait and were never leased, if there are some."""
+        session = self._session
+        state, reader = session.state, session.reader
+        code = state.pages.code(seq)
+        if code not in (codes.READY, codes.DELAYED):
+            return None
+        length = state.pages.span_with(seq, seq + _ALIKE - 1, code)
+        try:
+            piece = self._together(seq, length)
+            if piece is None:
+                return None
+            return reader.alike(range(seq, piece.last + 1), now, reader.of(piece), piece.index)
+        except Restart:  # whoever asks for one job alone deals with it
+            return None
+
+    def _together(self, seq: int, length: int) -> Piece | None:
+        """Those of `length` jobs from `seq` on that one record holds; None when they are few."""
+        # Asked for all at once, the index would tell all the records behind the first one, too.
+        piece = None
+        asked = _FEW
+        while asked <= length:
+            piece = next(iter(self._session.log.find(seq, seq + asked - 1)), None)
+            if piece is None or piece.first != seq or piece.last - seq + 1 < _FEW:
+                return None
+            if piece.last - seq + 1 < asked or asked == length:
+                break
+            asked = min(4 * asked, length)
+        return piece
+
     def _slice(
         self, order: Iterator[int], wanted: JobState | None, lane: str | None
     ) -> tuple[list[Job], bool]:
@@ -140,7 +209,7 @@ class Looker:
         of them.
         """
         interesting = {
-            None: range(1, codes.COUNT),
+            None: _KNOWN,
             JobState.LEASED: (codes.LEASED,),
             JobState.DONE: (codes.DONE, codes.LEASED),
             JobState.DEAD: (codes.DEAD, codes.LEASED, *codes.WAITING),

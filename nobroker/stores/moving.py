@@ -20,11 +20,12 @@ from nobroker.errors import CompactionError, StorageError
 from nobroker.reports import CompactionResult
 from nobroker.state import codes, kinds
 from nobroker.state.entries import Entry
-from nobroker.state.machine import Head, State, id_digest
+from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, pack_words, ranges_of
+from nobroker.state.owned import id_digest
 from nobroker.state.pages import SIZE
 from nobroker.state.replay import apply
-from nobroker.stores.reading import Decoded
+from nobroker.stores.decoded import Decoded
 from nobroker.stores.session import Part, Session
 from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list
 from nobroker_mmap.log import Log
@@ -71,7 +72,10 @@ class Mover:
         with session.transaction():
             before = session.log.bytes_used()
             last = session.log.active_number
-            session.log.seal()
+            try:
+                session.log.seal()
+            except StorageError as error:
+                raise self._stopped(error) from error
             total = sum(sum(counts) for counts in session.state.pages.counts)
             done = session.state.pages.total(codes.DONE)
         try:
@@ -82,10 +86,12 @@ class Mover:
                 state = session.state
                 dropped = max(0, done - state.pages.total(codes.DONE))
         except StorageError as error:
-            raise CompactionError(
-                f"compaction of {session.log.path} stopped: {error}. The queue is unharmed"
-            ) from error
+            raise self._stopped(error) from error
         return CompactionResult(before, after, max(0, total - dropped), dropped)
+
+    def _stopped(self, error: StorageError) -> CompactionError:
+        where = self._session.log.path
+        return CompactionError(f"compaction of {where} stopped: {error}. The queue is unharmed")
 
     def rests(self) -> bool:
         """Whether there is nothing to do, and no new segment to think about: the cheap look at every call."""
@@ -157,7 +163,10 @@ class Mover:
                 span = next(work.rows, None)
             if span is None:
                 return bundle.parts()
-            first, last = span
+            first, last = self._session.state.pages.skip_unknown(span[0]), span[1]
+            looked += 1
+            if first > last:
+                continue
             stop = min(last, first + SIZE - 1)
             if self._forget_whole(work, first, stop):
                 looked += 1

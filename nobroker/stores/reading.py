@@ -6,73 +6,21 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from nobroker.errors import CorruptLogError
 from nobroker.job import Job, JobState
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
-from nobroker.state.machine import Head, State
-from nobroker.state.numbers import column, each
-from nobroker.values import split_array, unpack
+from nobroker.state.machine import State
+from nobroker.state.numbers import column, columns
+from nobroker.stores.base import Alike
+from nobroker.stores.decoded import Decoded
+from nobroker.values import unpack
 from nobroker_mmap.log import Log
 from nobroker_mmap.offsets import Piece
 from nobroker_mmap.record import Record
 
 _CACHED_RECORDS: Final = 8
 _CACHED_BYTES: Final = 8 * 2**20
-_TAKEN: Final = object()
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
-
-
-class Decoded:
-    """One record with its head decoded, and its tail when somebody asks."""
-
-    __slots__ = ("_elements", "_places", "_values", "head", "record")
-
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self.head: Head = record.head()
-        self._values: list[Any] | None = None
-        self._elements: list[bytes] | None = None
-        self._places: dict[int, int] | None = None
-
-    def value(self, index: int) -> Any:
-        """The value at `index` of the tail, as an object of the caller's own."""
-        if self._values is None or self._values[index] is _TAKEN:
-            self._values = self._unpacked()
-        value, self._values[index] = self._values[index], _TAKEN
-        return value
-
-    def _unpacked(self) -> list[Any]:
-        try:
-            values = unpack(self.record.tail_bytes)
-        except ValueError as error:
-            raise self.corrupt(str(error)) from error
-        if type(values) is not list:
-            raise self.corrupt("its tail is not an array")
-        return values
-
-    def element(self, index: int) -> bytes:
-        """The packed value at `index` of the tail."""
-        if self._elements is None:
-            try:
-                self._elements = split_array(bytes(self.record.tail_bytes))
-            except ValueError as error:
-                raise self.corrupt(str(error)) from error
-        return self._elements[index]
-
-    def place_of(self, seq: int) -> int:
-        """Index of a job among those the record speaks of."""
-        if self._places is None:
-            self._places = {number: index for index, number in enumerate(each(self.head["q"]))}
-        return self._places[seq]
-
-    def corrupt(self, why: str) -> CorruptLogError:
-        return CorruptLogError(
-            f"record at offset {self.record.offset} of segment {self.record.segment} cannot be read: {why}. "
-            "Run `nobroker check`, then `nobroker recover --salvage`",
-            path=f"segment {self.record.segment}",
-            offset=self.record.offset,
-        )
 
 
 _PLAIN_KEYS: Final = frozenset("nstpmla")
@@ -134,10 +82,13 @@ class Reader:
         """The verified record of a piece."""
         lsn = piece.segment.origin + piece.offset
         found = self._cache.get(lsn)
-        if found is not None:
+        if found is None:
+            found = self._keep(self._log.read(piece))
+        else:
             self._cache.move_to_end(lsn)
-            return found
-        return self._keep(self._log.read(piece))
+        if piece.index + piece.last - piece.first >= found.head.get("n", 0):
+            raise found.corrupt("it does not hold the jobs that the index says")
+        return found
 
     def _keep(self, record: Record) -> Decoded:
         found = Decoded(record)
@@ -195,6 +146,34 @@ class Reader:
         if ref and code == codes.DONE:
             job.result = self.result(ref, seq)
         return job
+
+    def alike(self, seqs: range, now: int, found: Decoded, index: int) -> Alike | None:
+        """Waiting jobs that were never leased; None when their time is over at `now`."""
+        head, stop = found.head, index + len(seqs)
+        expires, metadata, ids = head.get("x"), head.get("M"), head.get("i")
+        if expires and expires <= now:
+            return None
+        enqueued = columns(head.get("e") or head["t"], index, stop)
+        job = Job(
+            self.job_id(seqs[0], found, index),
+            None,
+            head.get("p", 0),
+            max_attempts=head.get("m", 5),
+            seq=seqs[0],
+            lane=head.get("l", ""),
+            metadata=None if metadata is None else unpack(metadata),
+            expires_at=expires / 1e6 if expires else None,
+        )
+        return Alike(
+            job,
+            seqs,
+            self.prefix,
+            ids[index:stop] if ids else None,
+            enqueued,
+            columns(head["a"], index, stop) if head.get("a") else enqueued,
+            found.record.tail_bytes,
+            index,
+        )
 
     def leased(
         self, seq: int, token: int, deadline: int, avail: int, past: Past | None, found: Decoded, index: int
@@ -361,24 +340,3 @@ def lease_expired(attempts: int) -> str:
 def default_prefix(log_id: int) -> str:
     """`nb-`, the log's id in base 32, and a dash."""
     return "nb-" + "".join(_DIGITS[log_id >> shift & 31] for shift in range(60, -1, -5)) + "-"
-
-
-def index_rows(record: Record) -> list[tuple[int, int, int]]:
-    """The offset index's rows for a record: `(first sequence number, index, count)`."""
-    return rows_of(record.type, record.head())
-
-
-def rows_of(kind: int, head: Head) -> list[tuple[int, int, int]]:
-    """As `index_rows`, from the head."""
-    if kind == kinds.ENQUEUE:
-        return [(head["s"], 0, head["n"])]
-    return rows_of_spans(head["q"]) if kind == kinds.MOVE else []
-
-
-def rows_of_spans(spans: list[int]) -> list[tuple[int, int, int]]:
-    rows, index = [], 0
-    for at in range(0, len(spans), 2):
-        number = spans[at + 1] - spans[at] + 1
-        rows.append((spans[at], index, number))
-        index += number
-    return rows

@@ -13,11 +13,9 @@ Invariants
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -29,9 +27,11 @@ from nobroker.state.machine import Head
 from nobroker.state.numbers import ranges_of
 from nobroker.state.replay import apply
 from nobroker.stores.following import INDEXED, Following, Options
-from nobroker.stores.reading import lease_expired, rows_of
+from nobroker.stores.reading import lease_expired
+from nobroker.stores.rows import rows_of
 from nobroker.values import pack_plain
 from nobroker_mmap.errors import Restart
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Row
 from nobroker_mmap.snapshot import SnapshotWriter
 
@@ -39,9 +39,11 @@ RESERVED_AHEAD: Final = 65_536
 CAREFUL_US: Final = 60_000_000
 """For so long after a crash of the machine leases are durable before they are handed out."""
 _RECLAIM_AT_ONCE: Final = 20_000
+_DURABLE: Final = (kinds.RESERVE, kinds.ANCHOR)
+"""What is synced as soon as it is appended. One of them follows each CLOSE record before numbers are given
+out: else a power cut could leave a clean end, and nobody would know that numbers had been seen.
+"""
 _SNAPSHOT_SLICE: Final = 64
-
-_log = logging.getLogger("nobroker.queue")
 
 Part = tuple[int, Head, bytes]
 
@@ -57,7 +59,7 @@ class Snapshotting(NamedTuple):
 class Session(Following):
     """The log, the state, the clock."""
 
-    def __init__(self, directory: Path, name: str, options: Options, clock: Clock) -> None:
+    def __init__(self, directory: str, name: str, options: Options, clock: Clock) -> None:
         super().__init__(directory, name, options, clock.boot_id())
         self.clock = clock
         self._boot, self._namespace = clock.boot_id(), clock.namespace()
@@ -101,12 +103,15 @@ class Session(Following):
 
     def __enter__(self) -> int:
         log = self.log
+        if self.loaded and log.lag():
+            with self.reading():
+                self.follow()  # what can be read before the lock is had keeps nobody waiting
         try:
             news = log.lock()
         except Restart:
             news = self._lock_again()
         try:
-            if news or not self._loaded:
+            if news or not self.loaded:
                 self.catch_up()
                 if log.unproven:
                     self._go_on_above()
@@ -131,7 +136,7 @@ class Session(Following):
         """The log was opened anew: after a fork, or because the lock file was replaced."""
         self._slicing = threading.Lock()  # another thread of the parent may have had it
         for _ in range(3):
-            self._loaded = False
+            self.loaded = False
             try:
                 return self.log.lock()
             except Restart:
@@ -145,8 +150,10 @@ class Session(Following):
             self.spoil()
         self._touched = False
         try:
-            if kind is None and self.snapshotting is None and self.log.snapshot_due():
-                self._begin_snapshot()
+            if kind is None:
+                self.log.say_tip(self.state.next_seq, self.state.reserved_seq, self.state.time)
+                if self.snapshotting is None and self.log.snapshot_due():
+                    self._begin_snapshot()
         finally:
             self.log.unlock()
         if kind is Restart:
@@ -160,13 +167,32 @@ class Session(Following):
         try:
             writer = self.log.begin_snapshot()
         except StorageError as error:  # a snapshot is a cache: the verb was done, and is not failed for it
-            _log.warning("event=queue.snapshot_failed queue=%s error=%s", self.log.path, error)
+            logger("nobroker.queue").warning(
+                "event=queue.snapshot_failed queue=%s error=%s", self.log.path, error
+            )
             return
         self.snapshotting = Snapshotting(writer, snapshots.capture(self.state), os.getpid())
 
     def unsettle(self) -> None:
         """Say that the state is changed ahead of its record."""
         self._touched = True
+
+    def lock_only(self) -> bool:
+        """Take the locks without catching up; the caller unlocks the log. False, and no lock, when it had to
+        be opened anew.
+        """
+        try:
+            self.log.lock()
+        except Restart:
+            self._lock_again()
+            self.log.unlock()
+            return False
+        return True
+
+    def zero_us(self) -> int | None:
+        """What has to be added to the boot clock for the queue time; None while this boot has no anchor."""
+        anchor = self.state.anchors.get(self._namespace) if self.state.boot == self._boot else None
+        return None if anchor is None else anchor[1] - anchor[0]
 
     # -- time
 
@@ -248,6 +274,8 @@ class Session(Following):
         if len(parts) == 1:
             kind, head, tail = parts[0]
             return self.append_one(kind, head, tail, rows_of(kind, head) if kind in INDEXED else ())
+        if self.log.ends_closed:
+            self._reserve(0, 0, {})
         framed = [
             (kind, 0, pack_plain(head), tail, rows_of(kind, head) if kind in INDEXED else None)
             for kind, head, tail in parts
@@ -262,6 +290,8 @@ class Session(Following):
 
     def append_one(self, kind: int, head: Head, tail: bytes, rows: Sequence[Row] = ()) -> int:
         """As `append`, for a group of one record with its rows of the index."""
+        if self.log.ends_closed and kind not in _DURABLE:
+            self._reserve(0, 0, {})
         self._touched = True
         lsn, end = self.log.append_one(kind, pack_plain(head), tail, rows)
         apply(self.state, kind, head, lsn)
@@ -286,7 +316,8 @@ class Session(Following):
         self.log.sync_now()
 
     def room_for(self, size: int) -> None:
-        """Raise when the directory would grow over `max_bytes`."""
+        """Raise when the directory would grow over `max_bytes`, or the disk is full."""
+        self.log.keep_room(size)
         limit = self.options.max_bytes
         if limit is not None and self.log.bytes_used() + size > limit:
             raise QueueFullError(
@@ -333,7 +364,7 @@ class Session(Following):
         self.log.close(None if self.options.read_only else self._write_snapshot)
 
     def _write_snapshot(self, writer: Any) -> None:
-        if not self._loaded or self.log.behind():
+        if not self.loaded or self.log.behind():
             self.catch_up()
         for item in snapshots.capture(self.state):
             writer.write(item)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nobroker import arguments
 from nobroker.job import Job, JobState
 from nobroker.reports import QueueStats, RecoveryReport
+from nobroker.stores.base import Alike
 from nobroker.verbs.face import Face, id_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Looking(Face):
@@ -46,6 +50,10 @@ class Looking(Face):
         """As `list_jobs`, a few at a time."""
         return self._store.jobs(None if state is None else JobState(state), None)
 
+    def _iter_alike(self) -> Iterator[Job | Alike]:
+        """All jobs by sequence number, those at once that hardly differ."""
+        return self._store.alike()
+
     def __len__(self) -> int:
         return self.stats().total
 
@@ -57,7 +65,9 @@ class Looking(Face):
     @property
     def path(self) -> Path:
         """The file of the log that is written to now, for looking at its size or its owner."""
-        return self._store.path
+        from pathlib import Path  # here, as elsewhere: it is slow to import, and few look
+
+        return Path(self._store.path)
 
     @property
     def recovery(self) -> RecoveryReport:

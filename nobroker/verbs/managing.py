@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nobroker import arguments
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult
 from nobroker.verbs.face import Face, id_of
 from nobroker.verbs.looking import Looking
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Managing(Looking, Face):
@@ -58,7 +60,9 @@ class Managing(Looking, Face):
 
     def backup(self, target: str | os.PathLike[str]) -> Path:
         """Copy the queue to an empty directory, consistent while others work."""
-        return self._store.backup(Path(target))
+        from pathlib import Path
+
+        return Path(self._store.backup(arguments.directory(target)))
 
     def _import_jobs(self, jobs: Iterable[Job]) -> int:
         """Add whole jobs, whatever their state; for the import of dumps."""

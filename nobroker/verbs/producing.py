@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,12 +92,12 @@ class Producing(Face):
         count = sum(number for number, _ in batches)
         new = self._new(batches, count, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
         if job_ids is not None:
-            new.ids = [arguments.own_id(job_id) for job_id in job_ids]
+            new.ids = arguments.own_ids(job_ids)
             _same_length("job_ids", len(new.ids), count)
         if delays is not None:
             if new.delay_us or new.run_at_us is not None:
                 raise ValueError("give delays, or delay, or run_at: one of them")
-            new.delays_us = array("q", [arguments.seconds("delays", value) for value in delays])
+            new.delays_us = arguments.all_seconds("delays", delays)
             _same_length("delays", len(new.delays_us), count)
         return self._store.enqueue(new)
 
@@ -114,7 +113,7 @@ class Producing(Face):
         metadata: Any,
         lane: str,
     ) -> NewJobs:
-        new = NewJobs(batches, count, max_attempts=self.max_attempts)
+        new = NewJobs(batches, count, self.max_attempts)
         if priority != 0 or type(priority) is not int:
             new.priority = arguments.whole("priority", priority, -_PRIORITY - 1, _PRIORITY)
         if delay != 0.0 or type(delay) is bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,23 @@ def test_queues_of_the_old_package(nobroker: CommandLine, tmp_path: Path) -> Non
     ran = nobroker("-q", "other", "import", "--from-v0", str(old))
     assert (ran.code, ran.out) == (0, "other: 1 job read, 0 added\n")
     assert nobroker("-q", "none", "import", "--from-v0", str(old)).code == 1
+
+
+def test_a_job_that_an_old_worker_has_waits_for_the_end_of_its_lease(
+    nobroker: CommandLine, tmp_path: Path
+) -> None:
+    insert = {"payload": 1, "state": "ready", "max_attempts": 3, "available_at": 1.0, "enqueued_at": 1.0}
+    soon = time.time() + 3600
+    _old_log(
+        tmp_path / "mails.000000.log",
+        *((1, {**insert, "id": name, "seq": seq}) for seq, name in enumerate(("held", "over"))),
+        (2, {"id": "held", "attempts": 2, "deadline": soon, "token": "x"}),
+        (2, {"id": "over", "attempts": 1, "deadline": 5.0, "token": "y"}),
+    )
+    assert nobroker("import", "--from-v0", str(tmp_path)).code == 0
+    with nobroker.queue("mails") as queue:
+        assert [(job.id, job.attempts, job.available_at) for job in queue.lease(10)] == [("over", 2, 5.0)]
+        held = queue.get("held")
+        assert (held.state, held.attempts) == ("ready", 2)
+        assert held.available_at == pytest.approx(soon, abs=1e-5)
+        assert queue.check() == []

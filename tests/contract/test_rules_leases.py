@@ -207,3 +207,25 @@ class TestRule3LeaseIsADeadline:
         assert queue.lease_one() is None
         clock.advance(11)
         assert take(queue).attempts == 2
+
+
+class TestRule5OneHolder:
+    @pytest.mark.parametrize("times", [1, 2, 3])
+    def test_what_was_released_elsewhere_is_leased_once(
+        self, open_queue: Opener, queue: Queue, times: int
+    ) -> None:
+        queue.enqueue_many(["given back", "other"])
+        there = open_queue()
+        for _ in range(times):
+            there.release(take(there))
+        jobs = queue.lease(5)
+        assert [job.payload for job in jobs] == ["given back", "other"]
+        queue.ack_many(jobs)
+        assert counts(queue) == (0, 0, 0, 2, 0)
+        assert queue.check() == []
+
+    def test_what_was_released_is_leased_once_after_a_replay(self, open_queue: Opener, queue: Queue) -> None:
+        queue.enqueue("given back")
+        for _ in range(3):
+            queue.release(take(queue))
+        assert len(open_queue().lease(5)) == 1

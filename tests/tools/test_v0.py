@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from nobroker import CorruptLogError, StorageError
+from nobroker import CorruptLogError, Job, Queue, StorageError
+from nobroker.clock import ManualClock
 from nobroker.job import JobState
-from nobroker_tools.v0 import list_v0, read_v0
+from nobroker_tools.v0 import list_v0, read_v0, without_leases
 
 DATA = Path(__file__).parent / "data" / "v0"
 FIELDS = (
@@ -110,3 +111,53 @@ def test_what_is_no_such_queue_is_said(tmp_path: Path) -> None:
     with pytest.raises(CorruptLogError):
         list(read_v0(tmp_path, "x"))
     assert list_v0(tmp_path) == ["x"]
+
+
+class TestRestored:
+    """What was read, in a queue of this package."""
+
+    @staticmethod
+    def restored(tmp_path: Path, jobs: list[Job], clock: ManualClock) -> Queue:
+        queue = Queue(tmp_path / "new", clock=clock, visibility_timeout=5)
+        assert queue._import_jobs(without_leases(jobs)) == len(jobs)
+        return queue
+
+    @pytest.mark.parametrize("kind", ["plain", "compacted"])
+    def test_a_leased_job_runs_when_its_old_lease_ends(self, tmp_path: Path, kind: str) -> None:
+        old = list(read_v0(DATA / kind, "emails"))
+        held = [job for job in old if job.state is JobState.LEASED]
+        deadlines = {job.id: job.lease_deadline or 0.0 for job in held}
+        assert all(deadlines.values())
+        clock = ManualClock(min(deadlines.values()) - 3)
+        queue = self.restored(tmp_path, old, clock)
+        for job in held:
+            found = queue.get(job.id)
+            assert (found.state, found.attempts) == (JobState.READY, 1)
+            assert found.available_at == pytest.approx(deadlines[job.id], abs=1e-6)
+        while leased := queue.lease(100):
+            assert not {job.id for job in leased} & set(deadlines)
+            queue.ack_many(leased)
+        clock.advance(max(deadlines.values()) - clock.wall_us() / 1e6 + 1e-3)
+        again = {job.id: job.attempts for job in queue.lease(100)}
+        assert {job.id: job.attempts + 1 for job in held}.items() <= again.items()
+        assert queue.check() == []
+        queue.close()
+
+    def test_of_one_whose_lease_has_ended_nothing_is_waited_for(self, tmp_path: Path) -> None:
+        clock = ManualClock(1000.0)
+        jobs = [
+            Job("over", 1, state=JobState.LEASED, attempts=2, available_at=10.0, lease_deadline=999.0),
+            Job("held", 2, state=JobState.LEASED, attempts=1, available_at=20.0, lease_deadline=1030.0),
+            Job("last", 3, state=JobState.LEASED, attempts=5, max_attempts=5, lease_deadline=998.0),
+        ]
+        queue = self.restored(tmp_path, jobs, clock)
+        assert [(job.id, job.attempts) for job in queue.lease(10)] == [("last", 6), ("over", 3)]
+        assert queue.stats().delayed == 1
+        queue.close()
+        queue = Queue(tmp_path / "new", clock=clock)
+        clock.advance(29.9)
+        assert "held" not in {job.id for job in queue.lease(10)}
+        clock.advance(0.2)
+        assert ("held", 2) in {(job.id, job.attempts) for job in queue.lease(10)}
+        assert queue.check() == []
+        queue.close()

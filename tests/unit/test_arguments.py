@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -131,6 +132,47 @@ class TestWholeAndFlag:
         for value in (0, 1, None, "true"):
             with pytest.raises(TypeError, match="f must be True or False"):
                 arguments.flag("f", value)
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What a call returns, or what it raises."""
+    try:
+        return list(call())
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+class Word(str):
+    __slots__ = ()
+
+
+class Real(float):
+    pass
+
+
+ODD_NUMBERS = [
+    0, 1, CENTURY, 0.5, 1e-7, -0.0, 0.1 + 0.2, 2.5e-6, 3.5e-6, Real(1.5), math.nan, math.inf, -1, -1e-9,
+    CENTURY + 1, float(CENTURY), 10**400, True, False, None, "5", [1],
+]  # fmt: skip
+ODD_TEXTS = [
+    "a", "é", "\u200b", "a b", "\U0001f600", "x" * 255, "nb-", "n", "b-1", "nb-0123456789abc-7",
+    "\u0100nb-0123456789abc-7", "", "x" * 256, "a\n", "\x7f", "\x9f", "é\x00", "\ud800", "\udc00", Word("w"),
+    5, None, b"a", True,
+]  # fmt: skip
+
+
+class TestMany:
+    """Many at once are what they are one by one: values and errors."""
+
+    @given(st.lists(st.sampled_from(ODD_NUMBERS) | st.floats(0, CENTURY) | st.integers(0, CENTURY)))
+    def test_seconds(self, values: list[Any]) -> None:
+        one_by_one = outcome(lambda: [arguments.seconds("delays", value) for value in values])
+        assert outcome(lambda: arguments.all_seconds("delays", iter(values))) == one_by_one
+
+    @given(st.lists(st.sampled_from(ODD_TEXTS) | st.text(max_size=5)))
+    def test_own_ids(self, values: list[Any]) -> None:
+        one_by_one = outcome(lambda: [arguments.own_id(value) for value in values])
+        assert outcome(lambda: arguments.own_ids(iter(values))) == one_by_one
 
 
 class TestText:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +14,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +66,17 @@ KEYS: list[Any] = [
     b"",
     b"k",
 ]
+
+
+BATCHES: list[Callable[[Any], dict[Any, Any]]] = [
+    lambda value: {"n": value},
+    lambda value: {"n": value, "k": "x", "list": [1]},
+    lambda value: {"k": [value], "n": {"in": value}},
+    lambda value: {1: value, b"k": 2},
+    lambda value: {} if type(value) is int and value == 0 else {"n": value},
+    lambda value: {f"n{value!r:.9}": value, "k": {"in": 1}},
+]
+"""Payloads of one batch: alike, and not."""
 
 
 def same(one: Any, other: Any) -> bool:
@@ -139,7 +152,7 @@ REFUSED: list[Any] = [
     {1}, frozenset(), Colour.RED, Word.YES, Text("s"), Number(1), Table(), Row(), Bytes(b"b"),
     OrderedDict(),
     Moment(2026, 1, 1), Money(1), Point(1, 2), object(), print, int, 1j, Fraction(1, 2),
-    bytearray(b"x"), memoryview(b"x"),
+    bytearray(b"x"), memoryview(b"x"), msgpack.ExtType(7, b"x"), msgpack.Timestamp(1, 2),
     range(3), iter([]), PurePosixPath("a"), ..., NotImplemented, sys, ValueError("v"),
     lambda: None, UTC, BERLIN,
     datetime(2026, 1, 1, tzinfo=Lost()),
@@ -152,6 +165,13 @@ class TestRoundTrip:
         for value in shapes(leaf):
             assert same(unpack(pack_value(value)), value)
             assert same(unpack(pack_list([value, value])), [value, value])
+
+    @pytest.mark.parametrize("make", BATCHES, ids=range(len(BATCHES)))
+    @pytest.mark.parametrize("number", [0, 1, 3, 50])
+    def test_batches(self, make: Callable[[Any], dict[Any, Any]], number: int) -> None:
+        for leaf in (1, "x", [1, {"a": None}], {"b": [2.5]}, None):
+            batch = [make(leaf)] + [make(n) for n in range(number)]
+            assert same(unpack(pack_list(batch)), batch)
 
     def test_nan(self) -> None:
         found = unpack(pack_value([float("nan")]))
@@ -258,6 +278,25 @@ class TestRefusals:
         for value in shapes({"ok": 1, key: 2}):
             with pytest.raises(SerializationError, match="key of type"):
                 pack_value(value)
+
+    @pytest.mark.parametrize("leaf", REFUSED, ids=lambda leaf: type(leaf).__name__)
+    @pytest.mark.parametrize("make", BATCHES, ids=range(len(BATCHES)))
+    def test_one_among_many(self, make: Callable[[Any], dict[Any, Any]], leaf: Any) -> None:
+        for value in (leaf, [leaf], {"in": leaf}, [{"in": [leaf]}]):
+            batch = [make(number) for number in range(20)] + [make(value)] + [make(0)]
+            with pytest.raises(SerializationError, match=r"^payloads\[20\]"):
+                pack_list(batch)
+
+    @pytest.mark.parametrize(
+        "key", [memoryview(b"k"), Text("k"), Word.YES, Colour.RED, (1, "x"), msgpack.ExtType(1, b"x")]
+    )
+    def test_a_key_that_equals_an_allowed_one(self, key: Any) -> None:
+        plain = [{other: 1, "a": 2} for other in ("k", b"k", "yes", 1)]
+        for batch in ([*plain, {key: 1, "a": 2}], [{key: 1, "a": 2}, *plain], [*plain[:2], {"a": 2, key: 1}]):
+            with pytest.raises(SerializationError, match=r"^payloads\[\d\] has a key of type"):
+                pack_list(batch)
+            with pytest.raises(SerializationError, match="has a key of type"):
+                pack_list([{"in": batch}])
 
     def test_names(self) -> None:
         with pytest.raises(SerializationError, match=r"^metadata\['k'\] is a set"):

@@ -69,7 +69,7 @@ class PagesMachine(RuleBasedStateMachine):
     @rule(seq=places, delta=st.integers(0, 2**40))
     def remember(self, seq: int, delta: int) -> None:
         if seq in self.known:
-            self.pages.set_own_id(seq)
+            self.pages.set_own_ids(seq, seq)
             self.pages.set_tokens(seq, seq, delta)
             self.pages.set_ref(seq, delta + 1)
             self.own.add(seq)

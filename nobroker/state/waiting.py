@@ -1,0 +1,105 @@
+"""The rows of waiting jobs, and looking at them without changing anything. See `ready`."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+from sortedcontainers import SortedList
+
+from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
+from nobroker.state.entries import Entries
+from nobroker.state.pages import Pages
+from nobroker.state.runs import Key, Run
+
+Row = tuple[int, int, int, Run | None]
+
+
+class Waiting:
+    """Waiting jobs of all lanes."""
+
+    def __init__(self, pages: Pages, entries: Entries) -> None:
+        self._pages = pages
+        self._entries = entries
+        self.lanes: dict[str, SortedList[Row]] = {}
+        self.later: SortedList[tuple[int, int, Run | None]] = SortedList()
+        self.later_wall: SortedList[tuple[int, int, Run | None]] = SortedList()
+
+    def in_order(self, lanes: Iterable[str] | None = None, more: Iterable[Key] = ()) -> Iterator[int]:
+        """All waiting jobs in the order they would be delivered; those not due yet last, by their time.
+
+        `more` are the sorted keys of jobs that count as due, too.
+        """
+        rows = [row for lane, rows in self.lanes.items() if lanes is None or lane in lanes for row in rows]
+        seen: set[int] = set()
+        added = {key[2]: key for key in more}
+        for key in heapq.merge(more, *(_row_keys(row) for row in rows)):
+            _, avail, seq = key
+            code = self._pages.code(seq)
+            if seq in added:  # a row of the time before its lease may still stand, even at the same place
+                if added[seq] == key and seq not in seen:
+                    seen.add(seq)
+                    yield seq
+            elif code == READY or (code == RETRY and self._entries[seq].avail == avail and seq not in seen):
+                if code == RETRY:
+                    seen.add(seq)
+                yield seq
+        for queue in (self.later, self.later_wall):
+            for _, _, seq, lane in heapq.merge(
+                *(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)
+            ):
+                code = self._pages.code(seq)
+                if code in (DELAYED, RETRY_LATER) and (lanes is None or lane in lanes) and seq not in seen:
+                    if code == RETRY_LATER:
+                        seen.add(seq)
+                    yield seq
+
+    def oldest(self, lanes: Iterable[str] | None, without: frozenset[int]) -> int | None:
+        """When the longest waiting of the due jobs became available, some left out."""
+        found: int | None = None
+        for lane, rows in self.lanes.items():
+            if lanes is not None and lane not in lanes:
+                continue
+            at = 0
+            while at < len(rows):
+                group_end = rows.bisect_left((rows[at][0] + 1, -(2**63), 0))
+                first = self._oldest_of(rows.islice(at, group_end), without)
+                if first is not None and (found is None or first < found):
+                    found = first
+                at = group_end
+        return found
+
+    def _oldest_of(self, rows: Iterable[Row], without: frozenset[int]) -> int | None:
+        """The smallest time among rows of one priority, which come by their first time."""
+        found: int | None = None
+        for row in rows:
+            if found is not None and row[1] >= found:
+                break
+            for _, avail, seq in _row_keys(row):
+                if self._stands(row, avail, seq) and seq not in without:
+                    found = avail if found is None else min(found, avail)
+                    break
+        return found
+
+    def _stands(self, row: Row, avail: int, seq: int) -> bool:
+        """Whether a row still speaks of where a job stands."""
+        code = self._pages.code(seq)
+        if row[3] is not None:
+            return code == READY
+        return code == RETRY and self._entries[seq].avail == avail
+
+
+def _row_keys(row: Row) -> Iterator[Key]:
+    return iter([row[:3]]) if row[3] is None else row[3].keys()
+
+
+def _later_keys(
+    avail: int, seq: int, run: Run | None, entries: Entries
+) -> Iterator[tuple[int, int, int, str]]:
+    if run is not None:
+        for nprio, due, number in run.keys():  # noqa: SIM118
+            yield due, nprio, number, run.lane
+        return
+    entry = entries.get(seq)
+    if entry is not None and entry.avail == avail:
+        yield avail, -entry.priority, seq, entry.lane

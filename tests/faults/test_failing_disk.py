@@ -1,0 +1,241 @@
+"""Every call that changes the disk fails, once and from then on: typed errors only, nothing acknowledged that
+is not durable, and all that was acknowledged is there afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from nobroker import NobrokerError, Queue
+from nobroker.clock import ManualClock
+from tests.faults.account import Account, key_of
+from tests.faults.book import SEGMENT, Numbered, let_go
+from tests.faults.disk import FileState, Recorder
+from tests.faults.tap import installed
+from tests.faults.trial import Trial
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX disk")
+
+
+class Fault(NamedTuple):
+    """What goes wrong."""
+
+    call: str
+    number: int
+    """`errno`, or 0 for a short write."""
+    lasting: bool
+
+    def __str__(self) -> str:
+        name = errno.errorcode[self.number] if self.number else "short"
+        return f"{self.call}-{name}-{'lasting' if self.lasting else 'once'}"
+
+
+FAULTS = [
+    Fault(call, number, lasting)
+    for call, numbers in {
+        "sync": (errno.EIO,),
+        "directory sync": (errno.EIO,),
+        "write": (errno.ENOSPC, errno.EIO, 0),
+        "size": (errno.ENOSPC, errno.EDQUOT),
+        "create": (errno.ENOSPC, errno.EDQUOT),
+        "rename": (errno.ENOSPC,),
+        "unlink": (errno.EIO,),
+    }.items()
+    for number in numbers
+    for lasting in (False, True)
+]
+
+
+class FailingDisk(Recorder):
+    """A disk of which the calls of one kind fail, from the nth one on."""
+
+    def __init__(self, directory: Path, fault: Fault | None, point: int) -> None:
+        super().__init__(directory)
+        self.fault = fault
+        self.point = point
+        self.calls = 0
+        self.over = False
+        self.lost_syncs = 0
+        """How often a sync of a segment failed."""
+
+    def _may_fail(self, call: str) -> bool:
+        fault = self.fault
+        if self.over or (fault is not None and fault.call != call):
+            return False
+        self.calls += 1
+        if fault is None:
+            return False
+        return self.calls > self.point if fault.lasting else self.calls == self.point + 1
+
+    def _fail(self, call: str) -> None:
+        if self._may_fail(call):
+            number = self.fault.number if self.fault else 0
+            raise OSError(number, os.strerror(number) + " (planted)")
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and not os.path.lexists(path):
+            self._fail("create")
+        return super().open(path, flags, mode)
+
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
+        if self._may_fail("write"):
+            half = memoryview(data)[: len(data) // 2]
+            if self.fault and self.fault.number:  # a part, or all of it, may have been written before
+                super().pwrite(fd, data if self.fault.number == errno.EIO else half, offset)
+                raise OSError(self.fault.number, os.strerror(self.fault.number) + " (planted)")
+            return super().pwrite(fd, half or data, offset)
+        return super().pwrite(fd, data, offset)
+
+    def posix_fallocate(self, fd: int, offset: int, length: int) -> None:
+        self._fail("size")
+        super().posix_fallocate(fd, offset, length)
+
+    def fsync(self, fd: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{fd}"):
+            self._fail("directory sync")
+        super().fsync(fd)
+
+    def fdatasync(self, fd: int) -> None:
+        try:
+            self._fail("sync")
+        except OSError:
+            if os.readlink(f"/proc/self/fd/{fd}").endswith(".seg"):
+                self.lost_syncs += 1
+            self._file("failed sync", fd, FileState.sync_failed)
+            raise
+        super().fdatasync(fd)
+
+    def replace(self, source: str, target: str) -> None:
+        self._fail("rename")
+        super().replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        if os.path.lexists(path):
+            self._fail("unlink")
+        super().unlink(path)
+
+
+class Run:
+    """Two handles at work on a failing disk, as two processes would be."""
+
+    def __init__(self, directory: Path, disk: FailingDisk) -> None:
+        self.directory = directory
+        self.disk = disk
+        self.account = Account()
+        self.clock = ManualClock()
+        self.handles: list[Queue | None] = [None, None]
+        self.opened_at = [0, 0]
+        self.errors = 0
+        self.keys = (f"job-{number}" for number in itertools.count())
+
+    def call(self, which: int, call: Callable[[Queue], Any]) -> tuple[Any, NobrokerError | None]:
+        """One call; only typed errors come back, and no success on a handle that saw a sync fail."""
+        queue = self.handles[which]
+        try:
+            if queue is None:
+                self.opened_at[which] = self.disk.lost_syncs
+                queue = Queue(self.directory, clock=self.clock, segment_size=SEGMENT)
+                self.handles[which] = queue
+            answer = call(queue)
+        except NobrokerError as error:
+            self.errors += 1
+            return None, error
+        if self.disk.lost_syncs > self.opened_at[which]:
+            raise AssertionError(f"a handle that was open when a sync failed works on: {answer}")
+        return answer, None
+
+    def enqueue(self, which: int, count: int, size: int) -> None:
+        keys = [next(self.keys) for _ in range(count)]
+        jobs = [{"key": key, "pad": "x" * size} for key in keys]
+        _, error = self.call(which, lambda queue: queue.enqueue_many(jobs))
+        self.account.enqueued(keys, error)
+
+    def work(self, which: int, count: int) -> None:
+        held, _ = self.call(which, lambda queue: queue.lease(count))
+        if held:
+            keys = [key_of(job) for job in held]
+            _, error = self.call(which, lambda queue: queue.ack_many(held))
+            self.account.acked(keys, error)
+
+    def close(self, which: int) -> None:
+        queue, self.handles[which] = self.handles[which], None
+        if queue is not None:
+            queue.close()
+
+    def do(self) -> None:
+        for turn in range(3):
+            self.enqueue(0, 2, 9_000)
+            self.enqueue(1, 3, 9_000)
+            self.work(0, 2)
+            self.work(1, 1 + turn)
+            if turn == 1:
+                self.call(1, lambda queue: queue.compact())
+                self.close(0)
+        self.close(0)
+        self.close(1)
+        self.enqueue(0, 1, 10)
+
+    def after(self, rng: random.Random) -> None:
+        """The disk is well again: everything is opened anew. Then, besides, the power had failed."""
+        disk = self.disk
+        disk.over = True
+        for queue in self.handles:
+            if queue is not None:
+                let_go(queue)
+        position, calls = disk.position, Numbered()
+        images = [disk.after_least(position), *(disk.after_some(position, rng) for _ in range(2))]
+        with Queue(self.directory, clock=self.clock, segment_size=SEGMENT) as queue:
+            self.look(queue)
+        later = ManualClock()
+        later.reboot()
+        for image in images:
+            shutil.rmtree(self.directory)
+            self.directory.mkdir()
+            calls.numbers = image.write(self.directory)
+            with installed(calls), Queue(self.directory, clock=later, segment_size=SEGMENT) as queue:
+                self.look(queue)
+
+    def look(self, queue: Queue) -> None:
+        self.account.compare(queue)
+        job = queue.enqueue({"key": "afterwards"}, priority=9)
+        assert queue.lease(1)[0].id == job.id
+        queue.ack(job.id)
+        damage = [finding for finding in queue.check() if finding.severity != "note"]
+        assert damage == []
+
+
+def one_run(directory: Path, fault: Fault | None, point: int, rng: random.Random) -> Run:
+    """The workload with a fault at one point."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    run = Run(directory, FailingDisk(directory, fault, point))
+    with installed(run.disk):
+        run.do()
+        if fault is not None:
+            run.after(rng)
+    return run
+
+
+def fail_everywhere(fault: Fault, trial: Trial, directory: Path) -> None:
+    """Each call of a kind fails in one run."""
+    where = directory / "jobs"
+    points = one_run(where, fault, 10**9, random.Random(0)).disk.calls
+    assert points > 2
+    for point, rng in trial.points(points):
+        run = one_run(where, fault, point, rng)
+        trial.count("errors seen", run.errors)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_failing_call(fault: Fault, trial: Trial, quick_directory: Path) -> None:
+    fail_everywhere(fault, trial, quick_directory)
+    print(f"{fault}: {dict(trial.figures)}")

@@ -1,0 +1,118 @@
+"""Directories and mounts that may only be read: reads work, writes are typed errors, nothing is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nobroker import Queue
+
+pytestmark = pytest.mark.processes
+PROGRAM = """
+import json, sys
+from nobroker import NobrokerError, Queue
+where, answers = sys.argv[1], {}
+def note(name, work):
+    try:
+        answers[name] = repr(work())
+    except NobrokerError as error:
+        answers[name] = f"{type(error).__name__}: {error}"
+def look():
+    with Queue(where, read_only=True) as queue:
+        jobs = queue.list_jobs()
+        return len(jobs), queue.stats().total, queue.get(jobs[0].id).payload, len(queue.check())
+note("look", look)
+note("write", lambda: Queue(where))
+reader = Queue(where, read_only=True)
+note("enqueue", lambda: reader.enqueue(1))
+note("lease", lambda: reader.lease(1))
+note("ack", lambda: reader.ack(reader.list_jobs()[0]))
+note("compact", reader.compact)
+note("missing", lambda: Queue(where + "/no", read_only=True))
+note("new", lambda: Queue(where + "/new"))
+print(json.dumps(answers))
+"""
+
+
+def made(directory: Path, closed: bool) -> None:
+    queue = Queue(directory, segment_size=65536)
+    queue.enqueue_many([b"x" * 900] * 200)
+    queue.ack_many(queue.lease(50))
+    if closed:
+        queue.close()
+    else:
+        store: Any = queue._store
+        store._session.log._release_files()
+    directory.chmod(0o755)
+    for path in directory.iterdir():
+        path.chmod(0o644)
+
+
+def look(command: list[str], directory: Path) -> dict[str, str]:
+    before = {path.name: (path.stat().st_mtime_ns, path.stat().st_size) for path in directory.iterdir()}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    after = {path.name: (path.stat().st_mtime_ns, path.stat().st_size) for path in directory.iterdir()}
+    assert after == before, "something was made or changed"
+    if done.returncode:
+        pytest.fail(done.stderr)
+    answers: dict[str, str] = json.loads(done.stdout)
+    return answers
+
+
+def judge(answers: dict[str, str], total: int) -> None:
+    assert answers["look"] == f"({total}, {total}, {b'x' * 900!r}, 0)"
+    for name in ("write", "enqueue", "lease", "ack", "compact", "missing", "new"):
+        assert answers[name].split(":")[0] in ("StorageError", "CompactionError"), answers[name]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_another_users_directory(tmp_path: Path, closed: bool) -> None:
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    made(tmp_path / "jobs", closed)
+    path = tmp_path
+    while path != path.parent:
+        if not path.stat().st_mode & 0o001:
+            path.chmod(path.stat().st_mode | 0o011)
+        path = path.parent
+    command = [
+        "setpriv",
+        "--reuid=65534",
+        "--clear-groups",
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(tmp_path / "jobs"),
+    ]
+    try:
+        probe = subprocess.run(
+            [*command[:3], sys.executable, "-c", "import nobroker"], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        pytest.skip("setpriv is not installed")
+    if probe.returncode:
+        pytest.skip("another user may not read this checkout or its environment")
+    judge(look(command, tmp_path / "jobs"), 200)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_mount(tmp_path: Path, closed: bool) -> None:
+    made(tmp_path / "jobs", closed)
+    where = tmp_path / "mount"
+    where.mkdir()
+    mount = f"mount --bind {tmp_path}/jobs {where} && mount -o remount,ro,bind {where}"
+    try:
+        probe = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    if probe.returncode:
+        pytest.skip("mounting is not allowed here")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    run = f"{mount} && exec {sys.executable} {tmp_path}/program.py {where}"
+    judge(look(["unshare", "-m", "sh", "-c", run], tmp_path / "jobs"), 200)
