@@ -8,7 +8,6 @@ Invariants
 """
 
 import io
-import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -18,9 +17,9 @@ from xxhash import xxh3_64
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Table, table_of_bytes
 
-_log = logging.getLogger("nobroker_mmap")
 _SLICE = 256 * fmt.KIB
 _KIND = "nobroker"
 
@@ -99,7 +98,7 @@ def write_at_close(begin: "Callable[[], SnapshotWriter]", fill: "Callable[[Snaps
         finally:
             writer.abort()
     except OSError as error:
-        _log.warning("the snapshot was not written (%s); the next opening reads more of the log", error)
+        logger().warning("the snapshot was not written (%s); the next opening reads more of the log", error)
 
 
 class Point(NamedTuple):
