@@ -16,7 +16,7 @@ from nobroker_mmap import control as ctl
 from nobroker_mmap import files, opening, recovery
 from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import numbered_files
-from nobroker_mmap.errors import CorruptLogError, StorageError
+from nobroker_mmap.errors import CorruptLogError, StorageError, because
 from nobroker_mmap.segment import Segment
 
 _ATTEMPTS = 20
@@ -47,7 +47,7 @@ def copy_log(names: fmt.Names, target: str, words: Any, newest: int) -> str:
                     files.unlink(entry.path)
         files.sync_directory(target)
     except OSError as error:
-        raise StorageError(f"{target}: the copy failed: {error}", path=target) from error
+        raise StorageError(f"{target}: the copy failed: {because(error)}", path=target) from error
     return target
 
 

@@ -8,7 +8,7 @@ import os
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
-from nobroker_mmap.errors import LockTimeoutError, StorageError
+from nobroker_mmap.errors import LockTimeoutError, StorageError, because
 
 
 def list_logs(directory: str) -> list[str]:
@@ -22,7 +22,7 @@ def list_logs(directory: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StorageError(f"{directory}: cannot be read: {error}", path=directory) from error
+        raise StorageError(f"{directory}: cannot be read: {because(error)}", path=directory) from error
     names = {split[0] for entry in found if (split := fmt.split_segment_name(entry.name)) is not None}
     return sorted(names)
 
@@ -68,7 +68,7 @@ def drop_log(directory: str, name: str) -> None:
         files.sync_directory(names.directory)
     except OSError as error:
         raise StorageError(
-            f"{directory}: queue {name!r} could not be removed: {error}", path=directory
+            f"{directory}: queue {name!r} could not be removed: {because(error)}", path=directory
         ) from error
     finally:
         for fd in held:

@@ -37,12 +37,16 @@ def _open(path: str, flags: int, mode: int = 0o666) -> int:
         fd = os.open(path, flags | _BASE_FLAGS, mode)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise OSError(errno.EINVAL, "not a regular file", path) from error
+            raise _not_regular(path) from error
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file", path)
+        raise _not_regular(path)
     return fd
+
+
+def _not_regular(path: str) -> OSError:
+    return OSError(errno.EINVAL, "not a regular file, and left as it is; move it away", path)
 
 
 def open_read(path: str) -> int:
@@ -272,6 +276,15 @@ def read_file(path: str, limit: int) -> bytes:
         os.close(fd)
 
 
+def read_stream(path: str, limit: int) -> bytes:
+    """Content of a file whose size the system does not tell; at most `limit` bytes of it."""
+    fd = open_read(path)
+    try:
+        return read_at(fd, limit, 0)
+    finally:
+        os.close(fd)
+
+
 def map_read(fd: int, size: int) -> mmap.mmap:
     """A read-only map; it keeps a descriptor of its own."""
     return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
@@ -339,6 +352,14 @@ def is_regular(path: str) -> bool | None:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except FileNotFoundError:
         return None
+
+
+def is_fifo(path: str) -> bool:
+    """Is there a FIFO?"""
+    try:
+        return stat.S_ISFIFO(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def make_fifo(path: str) -> bool:

@@ -261,8 +261,10 @@ class Names:
         tails = ("lock", "sync", "open", "wake", "snap", "manifest")
         if file_name in {f"{self.name}.{tail}" for tail in tails} or self.is_temporary(file_name):
             return True
-        if self.numbered(file_name):
-            return True
+        return bool(self.numbered(file_name)) or self.is_kept(file_name)
+
+    def is_kept(self, file_name: str) -> bool:
+        """Is it something that was put aside for people?"""
         return bool(re.match(re.escape(self.name) + r"\.\d{6,10}\.(\d+\.torn|seg\.salvaged\d*)\Z", file_name))
 
 

@@ -22,7 +22,15 @@ from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import Chain
 from nobroker_mmap.commit import GroupCommit
 from nobroker_mmap.control import ControlPage
-from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, QueueClosedError, Restart, StorageError
+from nobroker_mmap.errors import (
+    CorruptLogError,
+    LockTimeoutError,
+    QueueClosedError,
+    Restart,
+    StorageError,
+    because,
+    not_opened,
+)
 from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import RowSource
 from nobroker_mmap.opening import Opened
@@ -99,9 +107,7 @@ class Handle:
             os.makedirs(self.names.directory, exist_ok=True)
             self._take_lock_file()
         except OSError as error:
-            raise StorageError(
-                f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock
-            ) from error
+            raise not_opened(self.names.lock, error) from error
         if self._lock_fd is None or self._page is None:
             raise QueueClosedError(f"{self.names.lock}: closed")
         try:
@@ -114,7 +120,7 @@ class Handle:
             self._settle_into(opened)
             manifest.write(self.names, self._tag, self._chain.floor, self._chain.segments.values())
         except OSError as error:
-            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=self.directory) from error
+            raise not_opened(self.names.directory, error) from error
         finally:
             locking.unlock(self._lock_fd)
 
@@ -144,7 +150,7 @@ class Handle:
         try:
             self._settle_into(opening.open_read_only(self.names, self._page, self.boot))
         except OSError as error:
-            raise StorageError(f"{self.directory}: cannot be opened: {error}", path=self.directory) from error
+            raise not_opened(self.names.directory, error) from error
 
     def _settle_into(self, opened: Opened) -> None:
         self._opened = opened
@@ -187,7 +193,7 @@ class Handle:
         try:
             self._writing = newest.number, files.open_write(newest.path)
         except OSError as error:
-            raise StorageError(f"{newest.path}: cannot be opened: {error}", path=newest.path) from error
+            raise not_opened(newest.path, error) from error
 
     # -- the lock -----------------------------------------------------------------------------------
 
@@ -278,9 +284,7 @@ class Handle:
         try:
             self._take_lock_file()
         except OSError as error:
-            raise StorageError(
-                f"{self.names.lock}: cannot be opened: {error}", path=self.names.lock
-            ) from error
+            raise not_opened(self.names.lock, error) from error
         page = self._page
         if page is None or self._lock_fd is None:
             raise QueueClosedError(f"{self.names.lock}: closed")
@@ -312,7 +316,7 @@ class Handle:
             self._settle()
         except OSError as error:
             raise StorageError(
-                f"{self.directory}: cannot be repaired: {error}", path=self.directory
+                f"{self.directory}: cannot be repaired: {because(error)}", path=self.directory
             ) from error
 
     def _settle(self) -> None:
@@ -324,7 +328,7 @@ class Handle:
             pass
         newest = chain.newest
         self._open_writer()
-        files.unlink(self.names.new(newest.number + 1))
+        recovery.remove_half_made(self.names, newest.number + 1)
         if words[ACTIVE] != newest.number:
             # Its maker may not have come to the sync of its name; what it follows was synced before.
             files.sync_directory(self.names.directory)

@@ -136,6 +136,19 @@ def acquire(fd: int, timeout_s: float, path: str, holder: Callable[[], int]) -> 
         pause = min(pause * 1.5, longest)
 
 
+def is_running(pid: int) -> bool:
+    """Does a process live, as far as can be known? True where it cannot."""
+    if os.name != "posix":  # there this call would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
 class Forkable(Protocol):
     """What must be told in a child process that it is one."""
 

@@ -21,7 +21,7 @@ from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Piece, Row, RowsOf, RowSource
 from nobroker_mmap.record import Record
 from nobroker_mmap.segment import Segment
-from nobroker_mmap.snapshot import Point, SnapshotWriter
+from nobroker_mmap.snapshot import Point, SnapshotWriter, write_at_close
 
 if TYPE_CHECKING:
     from nobroker_mmap.check import Finding
@@ -63,6 +63,7 @@ class Log(Appending):
         indexed_types: frozenset[int] = frozenset(),
         moved_types: frozenset[int] = frozenset(),
     ) -> None:
+        self._snapshots = 0
         self._snapshot_known = (0, fmt.MIN_SNAPSHOT_GROWTH)
         super().__init__(
             directory,
@@ -247,24 +248,25 @@ class Log(Appending):
         Raises:
             StorageError: the temporary file cannot be made.
         """
-        chain = self._chain
-        lsn = chain.cursor
-        segment = chain.reading
-        point = Point(self.log_id, segment.header.lineage, lsn, chain.checksum, chain.floor, segment.number)
-        self._snapshots = getattr(self, "_snapshots", 0) + 1
         try:
-            return SnapshotWriter(
-                self.names,
-                f"{self._tag}-{self._snapshots}",
-                point,
-                chain.table_of(segment),
-                settle=lambda end: self.wait_durable(end, force=True),
-                done=self._snapshot_written,
-            )
+            return self._snapshot_writer()
         except OSError as error:
             raise StorageError(
                 f"{self.names.snapshot}: cannot be written: {error}", path=self.names.snapshot
             ) from error
+
+    def _snapshot_writer(self) -> SnapshotWriter:
+        chain = self._chain
+        header = chain.reading.header
+        self._snapshots += 1
+        return SnapshotWriter(
+            self.names,
+            f"{self._tag}-{self._snapshots}",
+            Point(self.log_id, header.lineage, chain.cursor, chain.checksum, chain.floor, header.number),
+            chain.table_of(chain.reading),
+            settle=lambda end: self.wait_durable(end, force=True),
+            done=self._snapshot_written,
+        )
 
     def _snapshot_written(self, lsn: int) -> bool:
         """Does a snapshot of this LSN still have a use? Called when it is about to get its name."""
@@ -321,12 +323,7 @@ class Log(Appending):
         if self._last_type() == fmt.CLOSE:
             return
         if current and snapshot is not None and words[SNAPSHOT] != chain.cursor:
-            writer = self.begin_snapshot()
-            try:
-                snapshot(writer)
-                writer.commit()
-            finally:
-                writer.abort()
+            write_at_close(self._snapshot_writer, snapshot)
         self._make_room(fmt.RECORD_HEADER_SIZE + 128)
         self.sync_now()
         head = {"b": self.boot_id, "i": files.inode_of(self._writing[1])} if self._writing else {}

@@ -9,6 +9,7 @@ from xxhash import xxh3_64
 
 from nobroker_mmap import files, recovery
 from nobroker_mmap import format as fmt
+from nobroker_mmap.offsets import Table
 from nobroker_mmap.record import Place, Scan
 
 SMALLEST_GAP = fmt.RECORD_HEADER_SIZE + 8
@@ -19,6 +20,9 @@ SMALLEST_GAP = fmt.RECORD_HEADER_SIZE + 8
 class Loss:
     """A piece of the log that is gone: where it was, its length in bytes, its LSNs, and why it was given
     up.
+
+    `keys`: ranges (first, last) of the keys that had a record there, as far as an index that is left tells;
+    `keys_known`: these are all.
     """
 
     path: str
@@ -27,6 +31,8 @@ class Loss:
     first_lsn: int
     end_lsn: int
     reason: str
+    keys: tuple[tuple[int, int], ...] = ()
+    keys_known: bool = False
 
 
 @dataclass
@@ -57,6 +63,25 @@ def first_record(fd: int, size: int, number: int) -> tuple[int, int, int] | None
         for record in Scan(recovery.file_reader(fd), place, offset, size, 0, chained=False):
             return place.lineage, place.origin, record.previous if offset == fmt.SEGMENT_HEADER_SIZE else 0
     return None
+
+
+def keys_between(table: Table, start: int, stop: int) -> tuple[tuple[int, int], ...]:
+    """Ranges of the keys that have a record from one offset of a segment to another, in order."""
+    found: list[tuple[int, int]] = []
+    for moved in (False, True):
+        first, last = table.bounds(moved=moved)
+        found += [
+            (low, high)
+            for offset, _, low, high in table.overlapping(first, last, moved=moved)
+            if start <= offset < stop
+        ]
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(found):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
+        else:
+            merged.append((low, high))
+    return tuple(merged)
 
 
 def write_gap(fd: int, place: Place, offset: int, length: int) -> None:

@@ -17,7 +17,7 @@ from nobroker_mmap import files, recovery, rotation, snapshot
 from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import numbered_files
 from nobroker_mmap.control import ControlPage
-from nobroker_mmap.errors import CorruptLogError, StorageError, damaged
+from nobroker_mmap.errors import CorruptLogError, StorageError, because, damaged
 from nobroker_mmap.record import Scan
 from nobroker_mmap.recovery import Tail
 from nobroker_mmap.report import RecoveryReport
@@ -59,7 +59,9 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
     try:
         found = numbered_files(names)
     except OSError as error:
-        raise StorageError(f"{names.directory}: cannot be read: {error}", path=names.directory) from error
+        raise StorageError(
+            f"{names.directory}: cannot be read: {because(error)}", path=names.directory
+        ) from error
     if not found["seg"]:
         raise StorageError(f"{names.directory}: there is no queue {names.name!r} here", path=names.directory)
     newest, damage = recovery.find_newest(names, found["seg"], report.notes)
@@ -77,6 +79,7 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
     segments, broken = recovery.read_chain(names, newest, floor)
     if broken is not None:
         damage = broken
+        segments = [segment for segment in segments if segment.header.log_id == newest.header.log_id]
         if not segments:
             raise broken
     opened = Opened(segments, tail, report, snap, _known(newest, tail, snap))
@@ -130,7 +133,9 @@ def open_writable(names: fmt.Names, page: ControlPage, boot: int, segment_size: 
             files.sync_data(fd)
         opened.unproven |= report.repaired
     except OSError as error:
-        raise StorageError(f"{newest.path}: could not be opened: {error}", path=newest.path) from error
+        raise StorageError(
+            f"{newest.path}: could not be opened: {because(error)}", path=newest.path
+        ) from error
     finally:
         os.close(fd)
     _set_page(page, boot, opened, floor, keep=trusted and not (poisoned or replaced))

@@ -114,7 +114,7 @@ class Reading(Handle):
             before, segment = chain.cursor, chain.reading
             try:
                 if goal is not None and self._said(ctl.ACTIVE) > chain.newest.number:
-                    self._catch_up_segments()
+                    goal = self._goal_after_catching_up(goal)
                 group: list[Record] = []
                 for record in self._scan(goal):
                     group.append(record)
@@ -207,6 +207,18 @@ class Reading(Handle):
         if not self.read_only:
             raise error
         self.note_damage(error)
+
+    def _goal_after_catching_up(self, goal: int) -> int | None:
+        """The same goal; reading only, None where a segment is missing: what stands before it is read."""
+        try:
+            self._catch_up_segments()
+        except CorruptLogError as error:
+            if not self.read_only:
+                raise
+            self.damage = error
+            self.recovery.damage = str(error)
+            return None
+        return goal
 
     def _catch_up_segments(self) -> None:
         """Let segments join that others made, and leave those that others retired."""

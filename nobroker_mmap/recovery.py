@@ -219,7 +219,7 @@ def find_newest(
         except CorruptLogError as error:
             bad[number] = error
             continue
-        notes += [f"ignored: {reason}" for other, reason in bad.items() if other != number + 1]
+        notes += [f"ignored: {e.path}: {e.reason}" for other, e in bad.items() if other != number + 1]
         return segment, bad.get(number + 1)
     raise (
         bad[min(bad)] if bad else damaged(names.segment(1), 0, "the segments went away while they were read")
@@ -262,6 +262,13 @@ def remove_leftovers(names: fmt.Names, floor: int, notes: list[str]) -> None:
     ]
     _remove(names, doomed, notes)
     remove_retired(names, floor, notes)
+
+
+def remove_half_made(names: fmt.Names, number: int) -> None:
+    """Remove a segment that a killed process was making. What is no file is left for `rotation` to refuse."""
+    path = names.new(number)
+    if files.is_regular(path):
+        files.unlink(path)
 
 
 def remove_retired(names: fmt.Names, floor: int, notes: list[str]) -> None:
@@ -348,7 +355,7 @@ def fence(
         floor=floor,
     )
     records, checksum = rotation.reframe(header, copied)
-    files.unlink(names.new(header.number))
+    remove_half_made(names, header.number)
     segment = rotation.make(names, header, records)
     newest.end = seal.end
     end = fmt.SEGMENT_HEADER_SIZE + len(records)

@@ -9,11 +9,12 @@ Invariants
   death removes it.
 """
 
+import contextlib
 import os
 
 from nobroker_mmap import files
 from nobroker_mmap import format as fmt
-from nobroker_mmap.errors import StorageError
+from nobroker_mmap.errors import StorageError, because
 from nobroker_mmap.record import Record, encode
 from nobroker_mmap.segment import Segment
 
@@ -72,7 +73,8 @@ def prepare(names: fmt.Names, number: int, size: int) -> None:
         files.preallocate(fd, size)
     except OSError:
         os.close(fd)
-        files.unlink(path)
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            files.unlink(path)
         raise
     os.close(fd)
 
@@ -114,11 +116,11 @@ def make(names: fmt.Names, header: fmt.SegmentHeader, records: bytes = b"") -> S
             os.close(fd)
         files.move(path, target)
     except OSError as error:
-        files.unlink(path)
+        with contextlib.suppress(OSError):  # a leftover is removed by the next opening
+            files.unlink(path)
         raise StorageError(
-            f"{target}: the next segment of {header.size} bytes could not be made: {error}; nothing was"
-            " written,"
-            " free some space and try again",
+            f"{target}: the next segment of {header.size} bytes could not be made: {because(error)}; nothing"
+            " was written",
             path=target,
         ) from error
     files.sync_directory(names.directory)

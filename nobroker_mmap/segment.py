@@ -12,7 +12,7 @@ from collections import OrderedDict
 
 from nobroker_mmap import files
 from nobroker_mmap import format as fmt
-from nobroker_mmap.errors import CorruptLogError, StorageError, damaged
+from nobroker_mmap.errors import CorruptLogError, StorageError, because, damaged, not_opened
 from nobroker_mmap.record import Place, Record, parse, size_at
 
 _FIRST_LOOK = 512
@@ -84,7 +84,7 @@ class Segment:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise StorageError(f"{self.path}: cannot be opened: {error}", path=self.path) from error
+                raise not_opened(self.path, error) from error
             try:
                 if files.size_of(fd) < self.size:
                     raise self._short(files.size_of(fd))
@@ -143,12 +143,12 @@ def open_segment(path: str) -> Segment:
     except OSError as error:
         if files.is_regular(path) is False:
             raise damaged(path, 0, "what stands here is not a regular file") from error
-        raise StorageError(f"{path}: cannot be opened: {error}", path=path) from error
+        raise not_opened(path, error) from error
     try:
         raw = files.read_at(fd, fmt.SEGMENT_HEADER_SIZE, 0)
         size = files.size_of(fd)
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error}", path=path) from error
+        raise StorageError(f"{path}: cannot be read: {because(error)}", path=path) from error
     finally:
         files.close(fd)
     try:

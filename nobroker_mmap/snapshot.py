@@ -17,6 +17,7 @@ from xxhash import xxh3_64
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
+from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Table, table_of_bytes
 
 _SLICE = 256 * fmt.KIB
@@ -85,6 +86,19 @@ def _seal(fields: tuple[bytes, int, int, int, int, int, int], digest: xxh3_64) -
     digest = digest.copy()
     digest.update(fmt.SNAPSHOT_HEADER.pack(*fields, 0)[:56])
     return fmt.SNAPSHOT_HEADER.pack(*fields, digest.intdigest())
+
+
+def write_at_close(begin: "Callable[[], SnapshotWriter]", fill: "Callable[[SnapshotWriter], None]") -> None:
+    """Write a snapshot in one go. That its file can't be written is logged: the log itself can do without."""
+    try:
+        writer = begin()
+        try:
+            fill(writer)
+            writer.commit()
+        finally:
+            writer.abort()
+    except OSError as error:
+        logger().warning("the snapshot was not written (%s); the next opening reads more of the log", error)
 
 
 class Point(NamedTuple):

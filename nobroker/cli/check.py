@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nobroker.cli.command import command
-from nobroker.cli.failures import DONE, CommandError
+from nobroker.cli.failures import DONE
 from nobroker.cli.settings import Settings
 
 
@@ -11,23 +11,20 @@ from nobroker.cli.settings import Settings
 def cli(settings: Settings) -> int:
     """Read the whole log and all that is derived from it, and say what is wrong. Changes nothing.
 
+    Works on a queue that cannot be opened, too. Says for each finding where it is, what is lost (the numbers
+    of jobs are those that `list --json` has as `seq`) and what to type.
+
     Exit code 1: there is something that somebody has to do.
     """
-    from nobroker.cli import output
+    from nobroker.cli import findings, output
 
-    settings.must_exist()
-    with settings.open(read_only=True) as queue:
-        findings = queue.check()
+    found = findings.look(settings)
+    told = findings.with_numbering(settings, found)
     if settings.json:
-        output.document([output.fields(finding) for finding in findings])
-    for finding in findings if not settings.json else ():
-        output.line(
-            f"{finding.severity}: {finding.path}, offset {finding.offset}: {finding.message};"
-            f" what to do: {finding.advice}"
-        )
-    serious = sum(finding.severity != "note" for finding in findings)
-    if serious:
-        raise CommandError(f"{output.plural(serious, 'finding')} in queue {settings.queue!r}")
-    if not findings and not settings.json:
+        output.document([findings.as_dict(finding, lost) for finding, lost in told])
+    else:
+        findings.show(told)
+    findings.refuse(settings, found)
+    if not found and not settings.json:
         output.line(f"{settings.queue}: nothing wrong")
     return DONE

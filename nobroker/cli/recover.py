@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nobroker.cli.command import command
-from nobroker.cli.failures import CommandError
 from nobroker.cli.settings import Settings
 
 if TYPE_CHECKING:
     from nobroker import Queue
+    from nobroker_mmap.check import Finding
     from nobroker_mmap.losses import SalvageReport
 
 
 @command("recover", "nobroker recover", "nobroker -q mails recover --salvage")
 @click.option("--salvage", is_flag=True, help="Repair: give up what cannot be read, keep everything else.")
 def cli(settings: Settings, salvage: bool) -> None:
-    """Say what opening the log finds. Changes nothing, unless --salvage is given.
+    """Say what opening the log finds, what is damaged, and what a repair would cost. Changes nothing, unless
+    --salvage is given.
 
     An unfinished write at the end of the log, which a killed process leaves, is cut by the next process that
     opens the queue for writing. Damage to what had been promised is never cut: until --salvage, which keeps a
@@ -32,42 +33,70 @@ def cli(settings: Settings, salvage: bool) -> None:
 
 
 def _look(settings: Settings) -> None:
-    settings.must_exist()
-    with settings.open(read_only=True) as queue:
-        found = _report(queue)
-        damage = queue.recovery.damage
-    _print(settings, found)
-    if damage != "none":
-        raise CommandError(f"the log is damaged; save what can be saved with {_again(settings)}")
+    from nobroker.cli import findings, output
+
+    found = findings.look(settings)
+    told = findings.with_numbering(settings, found)
+    report = _opening(settings, found)
+    if settings.json:
+        output.document(
+            {"queue": settings.queue, **report, "findings": [findings.as_dict(*each) for each in told]}
+        )
+    else:
+        _print(report)
+        findings.show(told)
+    if findings.damage(found):
+        findings.refuse(settings, found)
 
 
-def _again(settings: Settings) -> str:
-    return f"`nobroker --dir {settings.dir} -q {settings.queue} recover --salvage`"
+def _opening(settings: Settings, found: list[Finding]) -> dict[str, Any]:
+    """What an opening finds, and how the queue is then; less where it can't be opened at all."""
+    from nobroker.cli.findings import damage
+    from nobroker.errors import CorruptLogError
+
+    harm = damage(found)
+    first = f"{harm[0].path}, offset {harm[0].offset}: {harm[0].message}" if harm else "none"
+    try:
+        with settings.open(read_only=True) as queue:
+            report = _report(queue)
+    except CorruptLogError:
+        if not harm:
+            raise
+        return {"damage": first, "repaired": False}
+    if report["damage"] == "none":
+        report["damage"] = first
+    return report
 
 
 def _salvage(settings: Settings) -> None:
-    lost = _repair(settings) if _is_damaged(settings) else None
+    from nobroker.cli import findings, output
+
+    found = findings.look(settings)
+    harm = findings.damage(found)
+    told = {(finding.path, finding.offset): lost for finding, lost in findings.with_numbering(settings, harm)}
+    repaired = _repair(settings) if harm else None
     with settings.open_existing() as queue:
-        found = _report(queue)
-    found["losses"] = []
-    if lost is not None:
-        from nobroker.cli import output
-
-        found["losses"] = [output.fields(loss) for loss in lost.losses]
-        found["bytes_lost"] = lost.bytes_lost
-        found["kept_files"] = [str(path) for path in lost.kept_files]
-        found["notes"] = [*lost.notes, *found["notes"]]
-    _print(settings, found)
-
-
-def _is_damaged(settings: Settings) -> bool:
-    """Whether there is damage anywhere; opening alone does not look at what a snapshot stands for."""
-    settings.must_exist()
-    with settings.open(read_only=True) as queue:
-        queue.stats()  # reads the log
-        return queue.recovery.damage != "none" or any(
-            finding.severity == "damage" for finding in queue.check()
+        report = _report(queue)
+    losses = findings.from_losses(repaired.losses) if repaired is not None else []
+    lost = [(loss, told.get((loss.path, loss.offset), "")) for loss in losses]
+    if repaired is not None:
+        report["notes"] = [*repaired.notes, *report["notes"]]
+        report["bytes_lost"] = repaired.bytes_lost
+        report["kept_files"] = [str(path) for path in repaired.kept_files]
+    if settings.json:
+        listed = [{**output.fields(loss), "lost": told.get((loss.path, loss.offset), "")}
+                  for loss in (repaired.losses if repaired is not None else ())]  # fmt: skip
+        output.document({"queue": settings.queue, **report, "losses": listed})
+        return
+    _print(report)
+    for loss, words in lost:
+        output.line(
+            f"lost: {loss.length} bytes at offset {loss.offset} of {loss.path} ({loss.message}): {words}"
         )
+    if repaired is None:
+        output.line("nothing is damaged, so nothing was repaired")
+    elif repaired.kept_files:
+        output.line("the kept files are the damaged ones as they were; delete them when nobody needs them")
 
 
 def _repair(settings: Settings) -> SalvageReport:
@@ -85,20 +114,13 @@ def _report(queue: Queue) -> dict[str, Any]:
     return {**found, **{name: getattr(stats, name) for name in output.COUNTS}}
 
 
-def _print(settings: Settings, found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any]) -> None:
     from nobroker.cli import output
 
-    if settings.json:
-        output.document({"queue": settings.queue, **found})
-        return
     listed = {name: value for name, value in found.items() if isinstance(value, list)}
     output.pairs(
         {name.replace("_", " "): _shown(value) for name, value in found.items() if name not in listed}
     )
-    for loss in listed.pop("losses", ()):
-        output.line(
-            f"lost: {loss['length']} bytes at offset {loss['offset']} of {loss['path']} ({loss['reason']})"
-        )
     for name, values in listed.items():
         for value in values:
             output.line(f"{name.replace('_', ' ').removesuffix('s')}: {value}")

@@ -24,6 +24,7 @@ class Settings:
     given_dir: str | None = None
     given_queue: str | None = None
     json: bool = False
+    says_all: bool = False
 
     @property
     def dir(self) -> str:
@@ -41,8 +42,15 @@ class Settings:
         return list(list_queues(self.dir)) if os.path.isdir(self.dir) else []
 
     def exists(self, name: str | None = None) -> bool:
-        wanted = (self.queue if name is None else name).casefold()
-        return any(known.casefold() == wanted for known in self.names())
+        """Whether the queue is there.
+
+        Raises:
+            CommandError: it was, and has lost its segments.
+        """
+        wanted, known = self.queue if name is None else name, self.names()
+        if os.path.isdir(self.dir):
+            self._must_have_segments(wanted, known)
+        return any(other.casefold() == wanted.casefold() for other in known)
 
     def must_exist(self, name: str | None = None) -> None:
         """Raise `CommandError`, with advice, where the queue is not there."""
@@ -57,6 +65,7 @@ class Settings:
                 f"{self.dir!r} is not a directory; --dir names the directory the queues are in"
             )
         known = self.names()
+        self._must_have_segments(wanted, known)
         if wanted.casefold() not in {name.casefold() for name in known}:
             there = f"it has {_some(known)}" if known else "it has none"
             raise CommandError(
@@ -64,10 +73,32 @@ class Settings:
                 " choose one with -q, or make it with `nobroker enqueue`"
             )
 
+    def _must_have_segments(self, wanted: str, known: list[str]) -> None:
+        """A queue that has lost all of its segments is not the same as no queue."""
+        left = sorted(
+            name
+            for name in os.listdir(self.dir)
+            if name in (f"{wanted}.lock", f"{wanted}.snap", f"{wanted}.manifest")
+        )
+        if left and wanted not in known:
+            raise CommandError(
+                f"queue {wanted!r} in {self.dir!r} has lost every segment file ({wanted}.NNNNNN.seg), and its"
+                f" jobs with them; {', '.join(left)} {'is' if len(left) == 1 else 'are'} still there:"
+                " put the segments back from a backup,"
+                " or remove what is left to begin an empty queue"
+            )
+
     def open(self, name: str | None = None, **options: Any) -> Queue:
-        """Open the queue for changing it; it is made where it does not exist."""
+        """Open the queue for changing it; it is made where it does not exist.
+
+        That it is in a container's own layer is said by `work` and `check`, not by every command.
+        """
         from nobroker import Queue
 
+        if not self.says_all and not options.get("read_only"):
+            from nobroker.stores.log import warn_of_file_system
+
+            warn_of_file_system(self.dir, layered=False)
         return Queue(self.dir, self.queue if name is None else name, **options)
 
     def open_existing(self, name: str | None = None, **options: Any) -> Queue:

@@ -67,6 +67,7 @@ def cli(
         options["visibility_timeout"] = visibility_timeout
     if keep_done is not None:
         options["keep_done"] = keep_done
+    settings.says_all = True
     _log_to_stderr(logging.INFO if verbose else logging.WARNING)
     with settings.open(**options) as queue:
         worker = Worker(

@@ -22,6 +22,10 @@ from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack
 _RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
 
 
+_RECORD_BYTES: Final = 256
+"""Of a record without payloads, ids, lane and metadata, at most; its share of a segment's header included."""
+
+
 class Enqueuer:
     """Appends jobs."""
 
@@ -36,9 +40,8 @@ class Enqueuer:
             return self._enqueue_own(new, new.ids)
         if new.count == 0:
             return []
-        size = sum(len(packed) for _, packed in new.batches)
         with session.transaction() as now:
-            session.room_for(size)
+            session.room_for(_size(new, new.batches, ()))
             session.reserve(new.count, 0)
             first = session.state.next_seq
             head = common_head(new, now)
@@ -55,7 +58,8 @@ class Enqueuer:
         if job is not None:
             return job
         with session.transaction() as now:
-            session.room_for(len(packed))
+            limited = session.options.max_bytes is not None
+            session.room_for(_size(new, new.batches, ()) if limited else len(packed))
             session.reserve(1, 0)
             seq = session.state.next_seq
             common = common_head(new, now)
@@ -84,7 +88,7 @@ class Enqueuer:
                     chosen = list(fresh.values())
                     batches = _chosen(batches, chosen)
                     delays = delays and array("q", [delays[index] for index in chosen])
-                session.room_for(sum(len(packed) for _, packed in batches))
+                session.room_for(_size(new, batches, names))
                 session.reserve(len(names), 0)
                 first = session.state.next_seq
                 end = session.append(_parts(batches, head, first, delays, names))
@@ -147,19 +151,19 @@ class Enqueuer:
 
     def _restore_chunk(self, jobs: list[Job], packed: list[bytes], overrides: list[Head]) -> int:
         session = self._session
-        added = 0
+        fresh: dict[str, tuple[Job, bytes, Head]] = {}
         with session.transaction() as now:
-            session.room_for(sum(map(len, packed)))
-            session.reserve(len(jobs), 0)
+            for job, payload, override in zip(jobs, packed, overrides, strict=True):
+                if job.id not in fresh and self._lookup.seq_of(job.id) is None:
+                    fresh[job.id] = job, payload, override
+            if fresh:
+                session.room_for(sum(map(_restored_size, fresh.values())))
+                session.reserve(len(fresh), 0)
             seq = session.state.next_seq
             keep = now + session.options.keep_done_us
             parts: list[Part] = []
-            seen: set[str] = set()
             group: list[tuple[Job, bytes, Head]] = []
-            for job, payload, override in zip(jobs, packed, overrides, strict=True):
-                if job.id in seen or self._lookup.seq_of(job.id) is not None:
-                    continue
-                seen.add(job.id)
+            for job, payload, override in fresh.values():
                 if group and (
                     not _alike(group[0][0], job) or sum(len(item[1]) for item in group) > BATCH_BYTES
                 ):
@@ -167,13 +171,32 @@ class Enqueuer:
                     seq += len(group)
                     group = []
                 group.append((job, payload, override))
-                added += 1
             if group:
                 parts.append(_restored(group, seq, now, keep))
             end = session.append(parts) if parts else session.log.position
             session.log.notify()
         session.log.wait_durable(end)
-        return added
+        return len(fresh)
+
+
+def _size(new: NewJobs, batches: list[tuple[int, bytes]], ids: Iterable[str]) -> int:
+    """Bytes that jobs take in the log, at most."""
+    common = _RECORD_BYTES + _text_size(new.lane) + len(new.metadata or b"")
+    size = sum(len(packed) + common for _, packed in batches) + sum(map(_text_size, ids))
+    return size if new.delays_us is None else size + 8 * len(new.delays_us)
+
+
+def _restored_size(item: tuple[Job, bytes, Head]) -> int:
+    """The same for one job that is put back whole, as if it were alone in its record."""
+    job, payload, override = item
+    values = sum(len(value) for value in override.values() if isinstance(value, bytes))
+    texts = sum(map(_text_size, (job.id, job.lane, override.get("E", ""))))
+    metadata = 0 if job.metadata is None else len(pack_value(job.metadata, "metadata"))
+    return _RECORD_BYTES + len(payload) + values + texts + metadata
+
+
+def _text_size(text: str) -> int:
+    return 5 + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
 def _parts(

@@ -22,7 +22,7 @@ from nobroker_mmap.log import Log
 from nobroker_mmap.record import Record
 
 INDEXED: Final = frozenset({kinds.ENQUEUE, kinds.MOVE})
-_MOVED: Final = frozenset({kinds.MOVE})
+MOVED: Final = frozenset({kinds.MOVE})
 _TRIM_AFTER: Final = 1000
 """Records of others."""
 
@@ -55,7 +55,7 @@ class Following:
             boot_id=boot_id,
             rows=index_rows,
             indexed_types=INDEXED,
-            moved_types=_MOVED,
+            moved_types=MOVED,
         )
         self.state = State()
         self.reader = Reader(self.log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,15 +16,20 @@ from nobroker.state.numbers import pack_words, ranges_of
 from nobroker.state.owned import id_digests
 from nobroker.stores.base import Alike, JobRef, NewJobs
 from nobroker.stores.enqueueing import Enqueuer
-from nobroker.stores.following import Options
+from nobroker.stores.following import INDEXED, MOVED, Options
 from nobroker.stores.leasing import Leaser
 from nobroker.stores.looking import Looker
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.moving import Mover
+from nobroker.stores.rows import index_rows
 from nobroker.stores.session import Session
 from nobroker.stores.settling import Settler
 from nobroker_mmap.catalog import drop_log, list_logs
 from nobroker_mmap.logs import logger
+from nobroker_mmap.mounts import doubt_about
+
+_looked_at: set[str] = set()
+"""Directories of which this process has said, where it had to, that their file system is none for a queue."""
 
 
 class LogStore:
@@ -38,6 +44,8 @@ class LogStore:
         self._looker = Looker(session, self._lookup)
         self._mover = Mover(session)
         self._auto = options.auto_compact and not options.read_only
+        if not options.read_only:
+            warn_of_file_system(directory)
 
     def _upkeep(self) -> None:
         """After a verb that wrote: a slice of the snapshot, a piece of compaction.
@@ -240,9 +248,36 @@ class LogStore:
         self._session.close()
 
 
+def warn_of_file_system(directory: str, *, layered: bool = True) -> None:
+    """Log, once per process and directory, that a queue should not be where it is.
+
+    `layered`: of a container's own layer, too.
+    """
+    place = os.path.abspath(directory)
+    if place in _looked_at:
+        return
+    _looked_at.add(place)
+    doubt = doubt_about(place)
+    if doubt is not None and (layered or doubt.kind != "layered"):
+        text = "event=queue.file_system directory=%s type=%s: %s"
+        logger("nobroker.queue").warning(text, directory, doubt.file_system, doubt.reason)
+
+
 def names(directory: str) -> list[str]:
     """Names of the queues in a directory."""
     return list_logs(directory)
+
+
+def check(directory: str, name: str) -> list[Any]:
+    """What is wrong with a queue on the disk, also with one that cannot be opened."""
+    from nobroker.clock import SystemClock  # here, with what it needs: importing the store must be quick
+    from nobroker_mmap.check import check_log
+    from nobroker_mmap.control import boot_hash
+    from nobroker_mmap.format import Names, validate_name
+    from nobroker_mmap.offsets import RowSource
+
+    names = Names(directory, validate_name(name))
+    return list(check_log(names, RowSource(index_rows, INDEXED, MOVED), boot_hash(SystemClock().boot_id())))
 
 
 def drop(directory: str, name: str) -> None:
