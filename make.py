@@ -52,7 +52,7 @@ def test(args: list[str]) -> int:
     python make.py test -n 0 --pdb          in one process, with a debugger
     """
     chosen = any(a.startswith(("-n", "--numprocesses")) or a in ("--pdb", "-pno:xdist") for a in args)
-    parallel = [] if chosen else ["-n", "auto"]
+    parallel = [] if chosen else ["-n", "auto", "--dist", "worksteal"]
     return run(PYTHON, "-m", "pytest", *parallel, *args)
 
 

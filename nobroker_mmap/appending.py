@@ -91,7 +91,12 @@ class Appending(Reading):
     # -- appending without having read everything ----------------------------------------------------
 
     def lag(self) -> int:
-        """Bytes that others appended and this handle has not read; 0 also for a handle to be opened anew."""
+        """Bytes that others appended and this handle has not read; 0 also for a handle to be opened anew.
+
+        Raises:
+            StorageError: the lock file was cut short.
+        """
+        self.ensure_reachable()
         words = self._words
         if words is None or self.forked or words[ctl.LINEAGE] != self._lineage:
             return 0

@@ -211,7 +211,8 @@ class Chain:
         if table is None:
             self.maps.use(segment)
             table = self.source.scan(segment)
-            self.write_sidecar(segment, table)
+            if not table.broken_at:
+                self.write_sidecar(segment, table)
         return self._remember(segment.number, table)
 
     def write_sidecar(self, segment: Segment, table: Table) -> None:
@@ -251,8 +252,15 @@ class Chain:
         return piece
 
     def keys_of(self, number: int) -> tuple[tuple[int, int], list[Row]]:
-        """Bounds of the keys that ENQUEUE made in a segment, and the rows that MOVE made."""
-        table = self.table_of(self.segments[number])
+        """Bounds of the keys that ENQUEUE made in a segment, and the rows that MOVE made: all there are.
+
+        Raises:
+            CorruptLogError: what the segment holds cannot be known.
+        """
+        segment = self.segments[number]
+        table = self.table_of(segment)
+        if table.broken_at:
+            raise damaged(segment.path, table.broken_at, "no record verifies here, and there was one")
         return table.bounds(moved=False), table.moved_rows()
 
     def moved_since(self, number: int, first: int, last: int) -> bool:

@@ -45,11 +45,13 @@ class Table:
     New keys rise along a segment, so adding them is appending; moved ones mostly do.
     """
 
-    __slots__ = ("_hint", "enqueued", "moved")
+    __slots__ = ("_hint", "broken_at", "enqueued", "moved")
 
-    def __init__(self, enqueued: Rows | None = None, moved: Rows | None = None) -> None:
+    def __init__(self, enqueued: Rows | None = None, moved: Rows | None = None, broken_at: int = 0) -> None:
         self.enqueued = Rows() if enqueued is None else enqueued
         self.moved = Rows() if moved is None else moved
+        self.broken_at = broken_at
+        """Offset at which the segment's records stop to verify, so that rows are missing; 0: none is."""
         self._hint = 0
 
     def row_of(self, key: int) -> tuple[int, int] | None:
@@ -111,7 +113,7 @@ class Table:
 
     def packed(self) -> "Table":
         """The same in less space; nothing is added to it any more."""
-        return Table(self.enqueued.packed(), self.moved.packed())
+        return Table(self.enqueued.packed(), self.moved.packed(), self.broken_at)
 
     def to_bytes(self) -> bytes:
         """Both parts as the bytes of a sidecar."""
@@ -195,7 +197,7 @@ class RowSource:
         table.add(record.offset, rows, moved=record.type in self.moved)
 
     def scan(self, segment: Segment) -> Table:
-        """The rows of a segment from its records: all that verify, up to its end."""
+        """The rows of a segment from its records: all that verify, up to its end or to where it is damaged."""
         table = Table()
         scan = Scan(
             segment.read,
@@ -206,6 +208,8 @@ class RowSource:
         )
         for record in scan:
             self.add(table, record)
+        if scan.offset < segment.end:
+            table.broken_at = scan.offset
         return table
 
 

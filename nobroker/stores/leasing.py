@@ -81,6 +81,7 @@ class Leaser:
         woken = False
         while True:
             # Where the flag was up before, whoever appended after this look saw it: the cheap look is enough.
+            log.ensure_reachable()
             announced = log.has_waiters()
             ticket = log.announce()
             sure = announced and self._surely_nothing(lanes)

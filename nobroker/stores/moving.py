@@ -149,8 +149,9 @@ class Mover:
 
     def _flush(self) -> None:
         """Have everything on the disk before the lock is taken: nobody shall wait for it behind the lock."""
-        session = self._session
-        session.log.wait_durable(session.log.position, force=True)
+        log = self._session.log
+        log.ensure_reachable()
+        log.wait_durable(log.position, force=True)
 
     def _gather(self, work: Pass, now: int) -> list[Part]:
         """Go on through the segment's keys until there is enough to move, or enough was looked at."""
@@ -197,7 +198,9 @@ class Mover:
     def _sort_out(self, work: Pass, bundle: _Bundle, first: int, last: int, now: int) -> None:
         session = self._session
         state = session.state
-        for piece in session.log.find(first, last):
+        pieces = session.log.find(first, last)
+        self._all_are_there(pieces, first, last)
+        for piece in pieces:
             if piece.segment.number != work.number:
                 continue
             decoded: Decoded | None = None
@@ -213,6 +216,19 @@ class Mover:
                 else:
                     decoded = decoded or session.reader.of(piece)
                     bundle.add(self._moved(state, seq, decoded, piece, now))
+
+    def _all_are_there(self, pieces: list[Piece], first: int, last: int) -> None:
+        """No job that is known may be missing from the log: retiring its segment would hide the loss.
+
+        Raises:
+            CorruptLogError: one is.
+        """
+        pages = self._session.state.pages
+        gap = first
+        for upto, following in [(piece.first - 1, piece.last + 1) for piece in pieces] + [(last, last + 1)]:
+            if pages.count_in(gap, upto, codes.NONE) != max(0, upto - gap + 1):
+                raise self._session.lost(next(seq for seq in range(gap, upto + 1) if pages.code(seq)))
+            gap = max(gap, following)
 
     def _may_go(self, seq: int, code: int, now: int) -> bool:
         if code != codes.DONE:

@@ -67,6 +67,8 @@ class Session(Following):
         self.snapshotting: Snapshotting | None = None
         """The snapshot that is under way."""
         self._slicing = threading.Lock()
+        self.contended = False
+        """Others appended of late: it is worth looking for that before the lock is taken."""
         if not options.read_only:
             try:
                 self._settle_opening()
@@ -103,7 +105,7 @@ class Session(Following):
 
     def __enter__(self) -> int:
         log = self.log
-        if self.loaded and log.lag():
+        if self.contended and self.loaded and log.lag():
             with self.reading():
                 self.follow()  # what can be read before the lock is had keeps nobody waiting
         try:
@@ -112,6 +114,7 @@ class Session(Following):
             news = self._lock_again()
         try:
             if news or not self.loaded:
+                self.contended = True
                 self.catch_up()
                 if log.unproven:
                     self._go_on_above()

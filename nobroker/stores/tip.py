@@ -35,7 +35,10 @@ class TipEnqueuer:
         """As `Enqueuer.enqueue_one`; None, and nothing done, where it has to go the usual way."""
         session = self._session
         log = session.log
-        if not session.loaded or not log.lag() or session.options.max_bytes is not None:
+        if not session.contended or not session.loaded or session.options.max_bytes is not None:
+            return None
+        if not log.lag():
+            session.contended = False
             return None
         zero = session.zero_us()
         if zero is None or self._read_much() or not session.lock_only():

@@ -14,8 +14,14 @@ import pytest
 from tests.faults import figures
 from tests.faults.trial import Options, Trial
 
+HERE = Path(__file__).parent
 _REPORTS: pytest.StashKey[dict[str, pytest.CollectReport | pytest.TestReport]] = pytest.StashKey()
 _TRIAL: pytest.StashKey[Trial] = pytest.StashKey()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first, so that they do not keep one process busy when the others have finished."""
+    items.sort(key=lambda item: HERE not in item.path.parents)
 
 
 @pytest.fixture

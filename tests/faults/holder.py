@@ -13,15 +13,15 @@ def lock(queue: Queue) -> None:
     """Hold the lock in the midst of an enqueue."""
     store: Any = queue._store
     session = store._session
-    append = session.append
+    append = session.append_one
 
-    def slowly(parts: Any) -> Any:
-        if any(part[0] == kinds.ENQUEUE for part in parts):
+    def slowly(kind: int, *record: Any) -> Any:
+        if kind == kinds.ENQUEUE:
             print("ready", flush=True)
             sys.stdin.readline()
-        return append(parts)
+        return append(kind, *record)
 
-    session.append = slowly
+    session.append_one = slowly
     queue.enqueue("held")
     print("ended", flush=True)
 

@@ -167,11 +167,13 @@ def test_under_processes_at_work(trial: Trial, tmp_path: Path, kind: str) -> Non
                 share = rng.choice([0.0, 0.0, 0.3, 0.6])
                 os.truncate(path, int(path.stat().st_size * share))
             outputs = [worker.communicate("\n", timeout=60)[0] for worker in workers]
+            noticed = 0
             for worker, out in zip(workers, outputs, strict=True):
                 assert worker.returncode == 0, (worker.returncode, kind)
                 said = json.loads(out.splitlines()[-1])
                 assert said["untyped"] == []
-                if kind == ".seg":
-                    assert said["typed"], "nobody noticed"
+                noticed += len(said["typed"])
                 trial.count("verbs", said["verbs"])
+            # One of them may have what was lost in memory, and save it by compacting before the other looks.
+            assert noticed or kind != ".seg", "nobody noticed"
             trial.count("processes", len(workers))
