@@ -197,7 +197,7 @@ class RowSource:
         table.add(record.offset, rows, moved=record.type in self.moved)
 
     def scan(self, segment: Segment) -> Table:
-        """The rows of a segment from its records: all that verify, up to its end or to where it is damaged."""
+        """The rows of a segment from its records, up to its end or to where it is damaged."""
         table = Table()
         scan = Scan(
             segment.read,

@@ -12,13 +12,14 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
-from nobroker.state import kinds, snapshots
+from nobroker.state import codes, kinds, snapshots
 from nobroker.state.machine import State
 from nobroker.state.replay import MISFITS, apply
 from nobroker.stores.reading import Reader
 from nobroker.stores.rows import fitting_head, index_rows
 from nobroker_mmap.errors import Restart
 from nobroker_mmap.log import Log
+from nobroker_mmap.offsets import Piece
 from nobroker_mmap.record import Record
 
 INDEXED: Final = frozenset({kinds.ENQUEUE, kinds.MOVE})
@@ -89,6 +90,19 @@ class Following:
             path=self.log.path,
             offset=0,
         )
+
+    def refuse_losses(self, pieces: list[Piece], first: int, last: int) -> None:
+        """See that each known job of `first`...`last` is in one of the pieces that the log found for them.
+
+        Raises:
+            CorruptLogError: one is not.
+        """
+        pages = self.state.pages
+        gap = first
+        for upto, following in [(piece.first - 1, piece.last + 1) for piece in pieces] + [(last, last + 1)]:
+            if pages.count_in(gap, upto, codes.NONE) != max(0, upto - gap + 1):
+                raise self.lost(next(seq for seq in range(gap, upto + 1) if pages.code(seq)))
+            gap = max(gap, following)
 
     def catch_up(self) -> None:
         """Apply what peers appended; load the state when there is none, or when it can't be followed."""

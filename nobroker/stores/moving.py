@@ -199,7 +199,7 @@ class Mover:
         session = self._session
         state = session.state
         pieces = session.log.find(first, last)
-        self._all_are_there(pieces, first, last)
+        session.refuse_losses(pieces, first, last)  # retiring their segment would hide them
         for piece in pieces:
             if piece.segment.number != work.number:
                 continue
@@ -216,19 +216,6 @@ class Mover:
                 else:
                     decoded = decoded or session.reader.of(piece)
                     bundle.add(self._moved(state, seq, decoded, piece, now))
-
-    def _all_are_there(self, pieces: list[Piece], first: int, last: int) -> None:
-        """No job that is known may be missing from the log: retiring its segment would hide the loss.
-
-        Raises:
-            CorruptLogError: one is.
-        """
-        pages = self._session.state.pages
-        gap = first
-        for upto, following in [(piece.first - 1, piece.last + 1) for piece in pieces] + [(last, last + 1)]:
-            if pages.count_in(gap, upto, codes.NONE) != max(0, upto - gap + 1):
-                raise self._session.lost(next(seq for seq in range(gap, upto + 1) if pages.code(seq)))
-            gap = max(gap, following)
 
     def _may_go(self, seq: int, code: int, now: int) -> bool:
         if code != codes.DONE:
