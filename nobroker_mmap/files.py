@@ -279,8 +279,13 @@ def read_file(path: str, limit: int) -> bytes:
 def read_stream(path: str, limit: int) -> bytes:
     """Content of a file whose size the system does not tell; at most `limit` bytes of it."""
     fd = open_read(path)
+    parts: list[bytes] = []
     try:
-        return read_at(fd, limit, 0)
+        # Piece by piece: a large buffer, once freed, makes the C library's allocator keep memory ever after.
+        while limit > 0 and (part := os.read(fd, min(limit, 1 << 16))):
+            parts.append(part)
+            limit -= len(part)
+        return b"".join(parts)
     finally:
         os.close(fd)
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from typing import Final, cast
+from typing import Final, cast, overload
 
 COUNT: Final = 0xFFFF
 """Most keys of one row; and the bits of a span that say how many it has."""
 _SPAN, _OFFSET = (2, 3) if sys.byteorder == "little" else (3, 2)
 """Where these are among the four words of a packed row, in the machine's order."""
+
+
+_AT_ONCE: Final = 1024
+"""Rows are turned into bytes piece by piece: copies of a whole table would stay with the allocator."""
 
 
 class Rows:
@@ -65,11 +69,15 @@ class Rows:
 
     def to_bytes(self) -> bytes:
         """Little-endian pairs of 64 bits: first key; offset << 32 | span."""
-        words = array("I", bytes(16 * len(self)))
-        words[_SPAN::4] = array("I", self.spans)
-        words[_OFFSET::4] = self.offsets
+        return b"".join(self._bytes_of(slice(at, at + _AT_ONCE)) for at in range(0, len(self), _AT_ONCE))
+
+    def _bytes_of(self, part: slice) -> bytes:
+        offsets = self.offsets[part]
+        words = array("I", bytes(16 * len(offsets)))
+        words[_SPAN::4] = array("I", self.spans[part])
+        words[_OFFSET::4] = offsets
         pairs = array("Q", words.tobytes())
-        pairs[::2] = array("Q", self.firsts)
+        pairs[::2] = array("Q", self.firsts[part])
         return _little(pairs).tobytes()
 
 
@@ -82,7 +90,13 @@ class _Same:
         self._value = value
         self._length = length
 
-    def __getitem__(self, at: int) -> int:
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> array[int]: ...
+    def __getitem__(self, at: int | slice) -> int | array[int]:
+        if isinstance(at, slice):
+            return array("I", [self._value]) * len(range(self._length)[at])
         if not -self._length <= at < self._length:
             raise IndexError(at)
         return self._value
