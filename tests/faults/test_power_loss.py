@@ -21,7 +21,7 @@ from tests.faults.trial import Trial
 from tests.faults.workloads import WORKLOADS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX disk")
-STATES = 6_000
+STATES = 4_000
 CLOSELY = 40
 TWICE = 25
 REMEMBERED = 20_000
