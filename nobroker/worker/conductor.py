@@ -17,7 +17,7 @@ from nobroker.worker.slot import Slot
 _LET_GO_S = 10.0
 # A signal that comes just before this thread begins to wait does not wake it; nor does one that goes to
 # another thread.
-_LOOK_S = 0.1
+_LOOK_S = 0.25
 
 
 class Conductor:
