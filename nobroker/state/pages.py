@@ -294,10 +294,11 @@ class Pages:
 
 def _cuts(first: int, last: int) -> Iterator[tuple[int, int, int]]:
     """`first..last` page by page: `(page number, low, high)`, high exclusive."""
+    if first > last:
+        return
     number, end = first >> SHIFT, last >> SHIFT
     if number == end:
-        if first <= last:
-            yield number, first & MASK, (last & MASK) + 1
+        yield number, first & MASK, (last & MASK) + 1
         return
     yield number, first & MASK, SIZE
     for middle in range(number + 1, end):

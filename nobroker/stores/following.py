@@ -100,7 +100,7 @@ class Following:
         pages = self.state.pages
         gap = first
         for upto, following in [(piece.first - 1, piece.last + 1) for piece in pieces] + [(last, last + 1)]:
-            if pages.count_in(gap, upto, codes.NONE) != max(0, upto - gap + 1):
+            if gap <= upto and pages.count_in(gap, upto, codes.NONE) != upto - gap + 1:
                 raise self.lost(next(seq for seq in range(gap, upto + 1) if pages.code(seq)))
             gap = max(gap, following)
 

@@ -60,3 +60,16 @@ def test_compaction_refuses_and_salvage_loses_one(tmp_path: Path, share: float, 
         assert list(queue.check()) == []
     assert left.items() <= made.items()
     assert len(left) == len(made) - 1
+
+
+@pytest.mark.parametrize("batch", [64, 100, 1000])
+def test_compaction_of_sound_segments_finds_no_loss(tmp_path: Path, batch: int) -> None:
+    """Also where one record ends and the next begins at the edge of a page of the census."""
+    with Queue(tmp_path, fsync=False, segment_size=65536) as queue:
+        queue.enqueue_many([{"n": -n} for n in range(1, 4096 % batch or batch)])  # so that one ends at 4,095
+        for first in range(0, 9000, batch):
+            queue.enqueue_many([{"n": n} for n in range(first, first + batch)])
+        before = payloads(queue)
+        queue.compact()
+        assert payloads(queue) == before
+        assert list(queue.check()) == []
