@@ -140,6 +140,7 @@ class Appending(Reading):
         end = tip.lsn + ((_HEADER + len(head) + len(tail) + 7) & ~7)
         if end > segment.kept or self._page is None:
             return 0
+        self._open_writer()  # a reading that failed may have met the newest segment and no more
         number, lineage = segment.ids
         data, checksum = encode(
             kind, _LAST, head, tail, number, lineage, tip.lsn, self._words[DURABLE], tip.checksum, _TERMINATOR

@@ -135,3 +135,21 @@ def test_leases_after_enqueues_at_the_tip(pair: tuple[Queue, Queue]) -> None:
     taken = [job.seq for queue in (one, two) * 23 for job in queue.lease(1)]
     assert taken == sorted(taken)
     assert len(taken) == len(set(taken)) == 46
+
+
+def test_a_newest_segment_that_was_met_and_not_opened(
+    pair: tuple[Queue, Queue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a reading leaves it that fails between the two: the record must go where it says it is."""
+    one, two = pair
+    one.enqueue_many(["z" * 300] * 300)  # more than the rest of the segment
+    chain = two._store._session.log._chain  # type: ignore[attr-defined]
+    while chain.learn_next():
+        pass
+    one.enqueue("tip")
+    two._store._session.contended = True  # type: ignore[attr-defined]
+    two_before = lag(two)
+    monkeypatch.setattr(tip_module, "LAG_BYTES", two_before + 1)
+    job = two.enqueue("mine")
+    assert lag(two) > two_before, "it was read first: this tests nothing"
+    assert one.get(job.id).payload == "mine"
