@@ -36,9 +36,7 @@ def to_lines(jobs: Iterable[Job | Alike]) -> Iterator[str]:
                 packed, payloads = job.packed, packed_texts(job.packed)
             yield _alike(job, payloads[job.index : job.index + len(job.seqs)])
         except ValueError as error:
-            raise ValueError(
-                f"the payloads of the jobs from {job.job.id} on cannot be read: {error}"
-            ) from error
+            raise job.corrupt(f"payloads from job {job.job.id} on: {error}") from error
 
 
 def _alike(jobs: Alike, payloads: list[str]) -> str:

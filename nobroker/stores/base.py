@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from nobroker.errors import CorruptLogError
 from nobroker.job import Job, JobState
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
@@ -67,6 +68,7 @@ class Alike(NamedTuple):
         prefix, own: an id is the prefix and the sequence number, or the one in `own`, if there is one.
         enqueued, available: microseconds since the epoch; one for all, or one for each.
         packed, index: their payloads stand in this packed array, from `index` on.
+        corrupt: makes the error for payloads that turn out not to be there, with file and offset.
     """
 
     job: Job
@@ -77,6 +79,7 @@ class Alike(NamedTuple):
     available: int | list[int]
     packed: bytes
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
+    corrupt: Callable[[str], CorruptLogError]
 
 
 JobRef = Job | str

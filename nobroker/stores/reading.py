@@ -173,6 +173,7 @@ class Reader:
             columns(head["a"], index, stop) if head.get("a") else enqueued,
             found.record.tail_bytes,
             index,
+            found.corrupt,
         )
 
     def leased(

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from nobroker import BackoffPolicy, Queue
+from nobroker import BackoffPolicy, CorruptLogError, Queue
+from nobroker.state import kinds
 from nobroker.values import pack_list, unpack
+from nobroker_mmap.format import SEGMENT_HEADER_SIZE
 from nobroker_tools import dump, jsontext
+from nobroker_tools.jobdump import to_lines
 from nobroker_tools.jsonvalue import dumps, from_jsonable
 from nobroker_tools.lines import Lines, packed_text, packed_texts, text_of_each
 
@@ -143,3 +146,18 @@ def test_every_line_of_events_is_what_its_values_are_worded_as(tmp_path: Path) -
         moved = [from_jsonable(jsontext.decode(line)) for line in lines if '"event":"move"' in line]
         assert {"done", "ready", "leased", "dead"} <= {event["state"] for event in moved}
         assert queue.check() == []
+
+
+@pytest.mark.parametrize("tail", [b"\x81\x01\x02", b"\x05\x06", b"\x92\x01\xc1", b"\x93\x01\x02"])
+def test_payloads_that_are_not_there_are_a_typed_error(tmp_path: Path, tail: bytes) -> None:
+    """A record that verifies, of two jobs, without two payloads."""
+    with Queue(tmp_path, fsync=False) as queue:
+        queue.enqueue("sound")
+        session = queue._store._session  # type: ignore[attr-defined]
+        with session.transaction() as now:
+            seq = session.state.next_seq
+            end = session.log.position
+            session.append_one(kinds.ENQUEUE, {"n": 2, "s": seq, "t": now}, tail, ((seq, 0, 2),))
+        with pytest.raises(CorruptLogError) as error:
+            list(to_lines(queue._store.alike()))
+        assert error.value.offset == end - session.log.segments()[0].base + SEGMENT_HEADER_SIZE
