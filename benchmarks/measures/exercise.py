@@ -27,12 +27,14 @@ def rates(
     seconds: float,
     backlog: int,
     many: int,
+    taken: int,
 ) -> dict[str, float]:
     """Jobs per second of each verb, each for about `seconds` on one queue, after a few jobs to warm up.
 
     Args:
         backlog: jobs that are put in before each kind of taking.
-        many: jobs at once.
+        many: jobs put in at once.
+        taken: jobs taken at once.
     """
     peer = opened(module, directory, server, options)
     peer.put(work.payloads(5))
@@ -46,7 +48,7 @@ def rates(
     fill(peer, backlog)
     result["take"] = rate(lambda: peer.take(SINGLES), seconds)
     fill(peer, backlog)
-    result["take_batch"] = rate(lambda: peer.take_batch(many), seconds)
+    result["take_batch"] = rate(lambda: peer.take_batch(taken), seconds)
     peer.close()
     return result
 

@@ -89,6 +89,7 @@ def one_round(bench: Bench, contender: Contender, servers: dict[str, Server], fo
                 seconds=bench.pick(0.03, 0.3),
                 backlog=bench.pick(max(contender.backlog // 20, 20), contender.backlog),
                 many=bench.pick(100, work.BATCH),
+                taken=bench.pick(contender.taken // 10, contender.taken),
             )
     except TaskError as error:
         bench.missing[contender.name] = f"failed here: {error}"

@@ -39,6 +39,7 @@ class Contender:
         promise: what its setting says about durability; what it does is measured.
         ack: whether a worker that dies gives its jobs back.
         backlog: how many jobs there are when taking begins.
+        taken: jobs taken at once; fewer where each of them takes milliseconds and many are no cheaper.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Contender:
     promise: str = ""
     ack: bool = True
     backlog: int = 4000
+    taken: int = 1000
 
 
 THIS = "nobroker"
@@ -77,11 +79,18 @@ CONTENDERS = (
         backlog=8000,
     ),
     Contender(REDIS, "redis_lists", server="redis", promise="appendfsync always", backlog=40_000),
-    Contender("RQ", "rq_queue", server="redis", promise="on Redis, appendfsync always", backlog=300),
     Contender(
-        "procrastinate", "procrastinate_app", server="postgres", promise="PostgreSQL as it comes", backlog=300
+        "RQ", "rq_queue", server="redis", promise="on Redis, appendfsync always", backlog=300, taken=100
     ),
-    Contender("litequeue", "litequeue_queue", promise="SQLite, WAL, synchronous=NORMAL"),
+    Contender(
+        "procrastinate",
+        "procrastinate_app",
+        server="postgres",
+        promise="PostgreSQL as it comes",
+        backlog=300,
+        taken=100,
+    ),
+    Contender("litequeue", "litequeue_queue", promise="SQLite, WAL, synchronous=NORMAL", taken=100),
     Contender("persist-queue", "persist_queue", promise="SQLite, WAL, synchronous=FULL", backlog=1000),
     Contender("huey SqliteHuey", "huey_sqlite", promise="SQLite, WAL, as it comes", ack=False, backlog=1000),
     Contender(
@@ -92,7 +101,14 @@ CONTENDERS = (
         ack=False,
         backlog=1000,
     ),
-    Contender("huey FileHuey", "huey_file", promise="a file per job, as it comes", ack=False, backlog=2000),
+    Contender(
+        "huey FileHuey",
+        "huey_file",
+        promise="a file per job, as it comes",
+        ack=False,
+        backlog=2000,
+        taken=100,
+    ),
     Contender("diskcache.Deque", "diskcache_deque", promise="SQLite, WAL, synchronous=NORMAL", ack=False),
     Contender(
         "diskcache.Deque synchronous=2",
