@@ -148,8 +148,8 @@ class LogStore:
     def get(self, job_id: str) -> Job:
         return self._looker.get(job_id)
 
-    def stats(self, lane: str | None) -> QueueStats:
-        return self._looker.stats(lane)
+    def stats(self, lane: str | None, seqs: range | None) -> QueueStats:
+        return self._looker.stats(lane, seqs)
 
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]:
         return self._looker.jobs(state, lane)
