@@ -1,0 +1,58 @@
+"""Jobs as functions and classes, on the public verbs of `Queue`.
+
+application.py  App: what people import; puts the parts together
+definition.py   one registered job; what `@app.job` gives
+base.py         jobs as classes
+options.py      what may be said of a job, where it is defined and where it is enqueued
+signatures.py   arguments are checked where they are given
+envelope.py     a call as a payload: the only place that knows the layout
+serializers.py  arguments to what the queue stores, and back; people.py: for types that people bring
+enqueueing.py   prepared calls onto the queue
+handle.py       what one keeps of an enqueued job
+runner.py       one run: from the lease to the verdict; rules.py: what becomes of errors
+context.py      the job that is running, as its code sees it
+hooks.py        people's own code around it all
+timeouts.py     stopping jobs in threads
+serving.py      working jobs off in this process; inline.py: running one where it is called
+discovery.py    importing the modules that jobs are in
+"""
+
+from nobroker.app.application import App
+from nobroker.app.base import BaseJob
+from nobroker.app.context import JobContext, current_job
+from nobroker.app.definition import Configured, JobFunction, PreparedJob
+from nobroker.app.errors import (
+    AbortEnqueue,
+    DiscoveryError,
+    DuplicateJobError,
+    JobCancelledError,
+    JobFailedError,
+    JobTimeoutError,
+    ResultTimeoutError,
+    UnknownJobError,
+)
+from nobroker.app.handle import JobHandle, Progress
+from nobroker.app.rules import Discard, Rescue, Retry
+
+__all__ = [
+    "AbortEnqueue",
+    "App",
+    "BaseJob",
+    "Configured",
+    "Discard",
+    "DiscoveryError",
+    "DuplicateJobError",
+    "JobCancelledError",
+    "JobContext",
+    "JobFailedError",
+    "JobFunction",
+    "JobHandle",
+    "JobTimeoutError",
+    "PreparedJob",
+    "Progress",
+    "Rescue",
+    "ResultTimeoutError",
+    "Retry",
+    "UnknownJobError",
+    "current_job",
+]

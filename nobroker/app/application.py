@@ -1,0 +1,317 @@
+"""`App`: what people import; puts the parts together."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from nobroker.app import discovery, inline, people
+from nobroker.app.base import BaseJob, define
+from nobroker.app.context import Arguments, JobContext
+from nobroker.app.definition import Definition, JobFunction, PreparedJob
+from nobroker.app.enqueueing import Enqueuer
+from nobroker.app.errors import DuplicateJobError
+from nobroker.app.handle import JobHandle
+from nobroker.app.hooks import Hooks
+from nobroker.app.options import job_options
+from nobroker.app.rules import seconds_of
+from nobroker.app.runner import Middleware, Runner
+from nobroker.app.serializers import Serializers
+from nobroker.app.serving import Service
+from nobroker.app.timeouts import ThreadTimeouts
+from nobroker.clock import SystemClock
+from nobroker.queue import Queue
+from nobroker.worker import WorkerStats
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+P = ParamSpec("P")
+R = TypeVar("R")
+J = TypeVar("J", bound=type[BaseJob])
+M = TypeVar("M", bound=Middleware)
+E = TypeVar("E", bound=Callable[..., Any])
+
+EVENTS = ("on_start", "on_stop", "on_worker_start", "on_worker_stop", "on_shutdown", "on_job_error")
+
+_log = logging.getLogger("nobroker.app")
+
+
+class App:
+    """Jobs of one application, and the queue that they travel through.
+
+    The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.
+
+    Args:
+        path: the directory; as for `Queue`.
+        name: the queue's name in that directory.
+        unknown_job_grace: seconds for which a job whose class no worker knows waits for one that does.
+        options: of the `Queue`: ``fsync``, ``visibility_timeout``, ``max_attempts``, ``backoff``, ...
+
+    Raises:
+        TypeError: an option that `Queue` does not have.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        name: str = "default",
+        *,
+        unknown_job_grace: float = 3600.0,
+        **options: Any,
+    ) -> None:
+        inspect.signature(Queue).bind(path, name, **options)
+        self.path = path
+        self.name = name
+        self.jobs: dict[str, Definition] = {}
+        self._options = options
+        self._grace = seconds_of("unknown_job_grace", unknown_job_grace)
+        self._clock = options.get("clock") or SystemClock()
+        self._opening = threading.Lock()
+        self._opened: Queue | None = None
+        self._serializers = Serializers()
+        self._middleware: list[Middleware] = []
+        self._timeouts = ThreadTimeouts()
+        self._events: dict[str, list[Callable[..., Any]]] = {name: [] for name in EVENTS}
+        self._enqueuer = Enqueuer(lambda: self.queue, self._serializers)
+        self.runner = Runner(
+            self.jobs,
+            self._serializers,
+            lambda: self.queue,
+            self._middleware,
+            self._timeouts,
+            now=lambda: self._clock.wall_us() / 1e6,
+            grace=self._grace,
+            on_error=self._job_error,
+            touched=lambda: None,
+        )
+
+    def __repr__(self) -> str:
+        return f"<App {os.fspath(self.path)!r}, {len(self.jobs)} jobs>"
+
+    @property
+    def queue(self) -> Queue:
+        """The queue below; opened when first asked for, and again after `close`."""
+        found = self._opened
+        if found is None:
+            with self._opening:
+                found = self._opened
+                if found is None:
+                    found = self._opened = Queue(self.path, self.name, **self._options)
+        return found
+
+    def close(self) -> None:
+        """Let go of the queue's files. Closing twice is harmless."""
+        with self._opening:
+            found, self._opened = self._opened, None
+        if found is not None:
+            found.close()
+
+    # -- defining
+
+    @overload
+    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> JobFunction[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+    @overload
+    def job(self, **options: Any) -> _Decorator: ...
+    def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a function a job: ``@app.job`` or ``@app.job(queue="emails", timeout=30)``.
+
+        Args:
+            options: those of `JobOptions`.
+
+        Raises:
+            TypeError: an option that there is not, or of a wrong type; no function.
+            DuplicateJobError: another job of the application has this name.
+        """
+        if function is not None:
+            return self._define_function(function, options)
+        return _Decorator(self, options)
+
+    def register(self, cls: J) -> J:
+        """Make a class below `BaseJob` a job of this application.
+
+        Raises:
+            TypeError: as `job`; or an attribute looks like a misspelt option.
+            DuplicateJobError: another job of the application has this name.
+        """
+        self._add(define(self, cls))
+        return cls
+
+    def _define_function(self, function: Callable[..., Any], options: dict[str, Any]) -> JobFunction[Any, Any]:
+        if not inspect.isfunction(function):
+            raise TypeError(f"@app.job is for functions, not {function!r}; for classes: @app.register")
+        hooks = Hooks(function.__qualname__, is_async=inspect.iscoroutinefunction(function))
+        definition = Definition(
+            self,
+            function,
+            function,
+            job_options(function.__qualname__, options),
+            context=JobContext,
+            hooks=hooks,
+        )
+        made: JobFunction[Any, Any] = JobFunction(definition, function)
+        self._add(definition)
+        return made
+
+    def _add(self, definition: Definition) -> None:
+        other = self.jobs.get(definition.name)
+        if other is not None and not _the_same(other, definition):
+            raise DuplicateJobError(
+                f"two jobs are called {definition.name!r}: one in {other.module}, one in {definition.module}; "
+                "give one of them another name with name= (job_name in a class)"
+            )
+        self.jobs[definition.name] = definition
+
+    def discover_jobs(
+        self, *packages: str, recursive: bool = True, on_error: str = "raise"
+    ) -> list[str]:
+        """Import packages, so that the jobs in them are registered. See `discovery.discover`."""
+        return discovery.discover(packages, recursive=recursive, on_error=on_error)
+
+    def middleware(self, function: M) -> M:
+        """Wrap every run: a generator function of the job with one ``yield`` (a decorator).
+
+        Raises:
+            TypeError: it can't be called, or is async: plain ones wrap async jobs, too.
+        """
+        if not callable(function):
+            raise TypeError(f"middleware must be a function, not {type(function).__name__}")
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError("middleware must be a plain generator function; it wraps async jobs, too")
+        self._middleware.append(function)
+        return function
+
+    def serializer(
+        self,
+        kind: type,
+        *,
+        encode: Callable[[Any], Any] | None = None,
+        decode: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Let values of a type be arguments and results. See `people.serializer_for`.
+
+        Args:
+            kind: exactly this type. Dataclasses, enums, Pydantic and Django models need nothing more.
+            encode: value -> something that the queue stores, or another registered type.
+            decode: and back.
+            name: in payloads; the type's module and name when left out.
+
+        Raises:
+            TypeError: it is not known how such values travel.
+            ValueError: the type or the name is taken.
+        """
+        self._serializers.add(kind, people.serializer_for(kind, encode, decode, name))
+
+    # -- working
+
+    def run(self, **options: Any) -> WorkerStats:
+        """Work jobs off in this process, until a signal or `Service.stop`. Options: see `Service`."""
+        return Service(self, **options).run()
+
+    # -- events; each is a decorator
+
+    def on_start(self, function: E) -> E:
+        """Called when `run` begins."""
+        return self._on("on_start", function)
+
+    def on_stop(self, function: E) -> E:
+        """Called when `run` ends."""
+        return self._on("on_stop", function)
+
+    def on_worker_start(self, function: E) -> E:
+        """Called in each worker process before it takes jobs."""
+        return self._on("on_worker_start", function)
+
+    def on_worker_stop(self, function: E) -> E:
+        """Called in each worker process when its last job has ended."""
+        return self._on("on_worker_stop", function)
+
+    def on_shutdown(self, function: E) -> E:
+        """Called last of all, when everything of this process has stopped."""
+        return self._on("on_shutdown", function)
+
+    def on_job_error(self, function: E) -> E:
+        """Called with the job and its error whenever a run fails, whatever becomes of the job."""
+        return self._on("on_job_error", function)
+
+    def _on(self, event: str, function: E) -> E:
+        if not callable(function) or inspect.iscoroutinefunction(function):
+            raise TypeError(f"{event} takes a plain function, not {function!r}")
+        self._events[event].append(function)
+        return function
+
+    # -- enqueueing
+
+    def perform_all_later(
+        self, jobs: Iterable[PreparedJob], *, hooks: bool = False
+    ) -> Sequence[JobHandle[Any]]:
+        """Enqueue prepared calls with one write: all or none.
+
+        Args:
+            jobs: made by ``build``.
+            hooks: enqueue them one by one instead, with their enqueue hooks.
+
+        Raises:
+            TypeError: something else is among them.
+        """
+        prepared = list(jobs)
+        for one in prepared:
+            if type(one) is not PreparedJob:
+                raise TypeError(f"perform_all_later takes what build() gives, not {one!r:.100}")
+        if hooks:
+            return [self._enqueue(one) for one in prepared]
+        return self._enqueuer.all(prepared)
+
+    def handle(self, job_id: str) -> JobHandle[Any]:
+        """The handle of a job that was enqueued, maybe by another process."""
+        if type(job_id) is not str:
+            raise TypeError(f"job_id must be a str, not {type(job_id).__name__}")
+        return self._enqueuer.handle(job_id)
+
+    def _enqueue(self, prepared: PreparedJob) -> JobHandle[Any]:
+        return self._enqueuer.one(prepared)
+
+    def _perform_now(self, prepared: PreparedJob) -> Any:
+        definition, call, said = prepared
+        queue = definition.queue_of(said.queue, call.args, call.kwargs)
+        context = definition.begin(Arguments(call.args, call.kwargs), queue, None, None)
+        context.metadata = said.metadata
+        return inline.perform(self.runner, definition, context)
+
+    def _job_error(self, context: JobContext, error: BaseException) -> None:
+        self._tell("on_job_error", context, error)
+
+    def _tell(self, event: str, *args: Any) -> None:
+        for function in self._events[event]:
+            try:
+                function(*args)
+            except Exception:
+                name = getattr(function, "__qualname__", repr(function))
+                _log.exception("event=hook.failed hook=%s function=%s", event, name)
+
+
+class _Decorator:
+    """``@app.job(...)``, waiting for its function."""
+
+    def __init__(self, app: App, options: dict[str, Any]) -> None:
+        self._app = app
+        self._options = options
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> JobFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        return self._app._define_function(function, self._options)
+
+
+def _the_same(one: Definition, other: Definition) -> bool:
+    """The same source once more: a module that was reloaded, or run as a script and imported as well."""
+    return one.source == other.source and one.target.__qualname__ == other.target.__qualname__

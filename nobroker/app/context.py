@@ -1,0 +1,166 @@
+"""The job that is running, as its code sees it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import MutableMapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from nobroker.errors import JobNotFoundError
+from nobroker.job import Job
+
+if TYPE_CHECKING:
+    from nobroker.app.batches import Batch
+    from nobroker.queue import Queue
+
+_LOGGER: Final = logging.getLogger("nobroker.job")
+_LOOK_EVERY_S: Final = 0.25
+"""`JobContext.cancelled` looks at the queue so often at most."""
+
+RETRIES: Final = "retries"
+RELEASES: Final = "releases"
+
+
+class Arguments(NamedTuple):
+    """What a job was called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger that says of which job each line is."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        extra = dict(self.extra or {})
+        kwargs["extra"] = {**extra, **(kwargs.get("extra") or {})}
+        return f"[{extra['job_class']} {extra['job_id']}] {msg}", kwargs
+
+
+class JobContext:
+    """One run of a job; what `current_job()` gives, and what ``self`` is in a `BaseJob`.
+
+    Attributes:
+        id: of the job; the same in every run. None in ``perform_now``.
+        attempts: runs that counted so far, this one included.
+        executions: all runs so far, this one included; also those that ended in `RetryLater`.
+        queue_name: the queue it came through.
+        priority: the job's.
+        enqueued_at: seconds since the epoch.
+        arguments: `Arguments(args, kwargs)`.
+        metadata: what ``set(metadata=...)`` attached.
+        job_class: the name of the job.
+    """
+
+    id: str | None
+    attempts: int
+    executions: int
+    queue_name: str
+    priority: int
+    enqueued_at: float
+    arguments: Arguments
+    metadata: Any
+    job_class: str
+    _held: Job | None
+    _queue: Queue | None
+    _state: dict[str, Any]
+
+    def _begin(
+        self, name: str, arguments: Arguments, queue_name: str, held: Job | None, queue: Queue | None
+    ) -> None:
+        """Say which run of which job this is."""
+        self.job_class = name
+        self.arguments = arguments
+        self.queue_name = queue_name
+        self._held = held
+        self._queue = queue
+        self._cancelled = False
+        self._looked = 0.0
+        self._state = {}
+        self.id = None
+        self.attempts = self.executions = 1
+        if held is not None:
+            if type(held.job_state) is dict:
+                self._state = held.job_state
+            self.id = held.id
+            self.attempts = held.attempts
+            self.executions = held.attempts + self._state.get(RELEASES, 0)
+            self.priority = held.priority
+            self.enqueued_at = held.enqueued_at
+            self.metadata = held.metadata
+
+    @property
+    def logger(self) -> JobLogger:
+        """A `logging` adapter; each record also carries ``job_id``, ``job_class`` and ``job_queue``."""
+        return JobLogger(
+            _LOGGER,
+            {"job_id": self.id or "-", "job_class": self.job_class, "job_queue": self.queue_name},
+        )
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that the job belongs to; None for none."""
+        return self._batch()
+
+    def _batch(self) -> Batch | None:
+        return None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked the job to stop; a long job looks here now and then, and returns."""
+        if self._cancelled or self._held is None or self._queue is None:
+            return self._cancelled
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_EVERY_S:
+            self._looked = now
+            try:
+                self._cancelled = self._queue.get(self._held.id).cancel_requested
+            except JobNotFoundError:
+                self._cancelled = True  # purged: nobody waits for it any more
+        return self._cancelled
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Say how far the job is: seen by `JobHandle.progress` in any process. Renews the lease, too.
+
+        Args:
+            fraction: 0 to 1.
+            note: a few words.
+
+        Raises:
+            NotLeasedError: the job is not this worker's any more.
+        """
+        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+            raise TypeError(f"fraction must be a number from 0 to 1, not {fraction!r}")
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"fraction must be a number from 0 to 1, not {fraction!r}")
+        if type(note) is not str:
+            raise TypeError(f"note must be a str, not {type(note).__name__}")
+        if self._held is not None and self._queue is not None:
+            job = self._queue.extend(
+                self._held, self._queue.visibility_timeout, progress=[float(fraction), note]
+            )
+            self._cancelled = job.cancel_requested
+
+    def _keep(self, **state: Any) -> None:
+        """Keep values with the job across runs."""
+        self._state = {**self._state, **state}
+        if self._held is not None and self._queue is not None:
+            job = self._queue.extend(self._held, self._queue.visibility_timeout, state=self._state)
+            self._cancelled = job.cancel_requested
+
+
+_current: ContextVar[JobContext | None] = ContextVar("nobroker_current_job", default=None)
+
+
+def current_job() -> JobContext:
+    """The job that the calling code runs in. Threads and tasks that a job starts inherit it.
+
+    Raises:
+        LookupError: no job is running here.
+    """
+    found = _current.get()
+    if found is None:
+        raise LookupError("no job is running here: current_job() is for code that a job calls")
+    return found

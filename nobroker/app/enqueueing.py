@@ -1,0 +1,125 @@
+"""Prepared calls onto the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, NamedTuple
+
+from nobroker.app import envelope
+from nobroker.app.context import Arguments
+from nobroker.app.definition import Definition, PreparedJob
+from nobroker.app.errors import AbortEnqueue
+from nobroker.app.handle import Handles, JobHandle
+from nobroker.app.hooks import ENQUEUE
+from nobroker.app.serializers import Serializers
+from nobroker.job import Job
+from nobroker.queue import NewJob, Queue
+
+
+class Terms(NamedTuple):
+    """What the queue is told of a job, beside its payload."""
+
+    lane: str
+    priority: int
+    delay: float
+    run_at: Any
+    max_attempts: int
+    expires_in: float | None
+    metadata: Any
+
+
+class Enqueuer:
+    """Enqueues calls of one application."""
+
+    def __init__(self, queue: Callable[[], Queue], serializers: Serializers) -> None:
+        self._queue = queue
+        self._serializers = serializers
+
+    def handle(self, job_id: str | None, **more: Any) -> JobHandle[Any]:
+        return JobHandle(self._queue, self._serializers, job_id, **more)
+
+    def one(self, prepared: PreparedJob) -> JobHandle[Any]:
+        """Enqueue a call, with its hooks."""
+        hooks = prepared.definition.hooks
+        if not hooks.any(ENQUEUE):
+            return self._enqueued(prepared)
+        context = prepared.definition.begin(
+            Arguments(prepared.call.args, prepared.call.kwargs), self._terms(prepared).lane, None, None
+        )
+        context.metadata = prepared.options.metadata
+        handle = None
+        try:
+            hooks.call("before_enqueue", context)
+            with ExitStack() as stack:
+                for manager in hooks.around("around_enqueue", context):
+                    if isinstance(manager, AbstractContextManager):
+                        stack.enter_context(manager)
+                handle = self._enqueued(prepared)
+                context.id = handle.id
+        except AbortEnqueue:
+            if handle is None:
+                return self.handle(None, created=False)
+            raise
+        if handle is None:
+            return self.handle(None, created=False, why_none="a hook around_enqueue swallowed an error")
+        hooks.tell("after_enqueue", context)
+        return handle
+
+    def all(self, prepared: Sequence[PreparedJob]) -> Sequence[JobHandle[Any]]:
+        """Enqueue calls with one write, all or none, without their hooks."""
+        return Handles(self._queue, self._serializers, self.jobs(prepared))
+
+    def jobs(self, prepared: Sequence[PreparedJob]) -> Sequence[Job]:
+        """As `all`; the queue's jobs."""
+        payloads = [envelope.seal(self._serializers, one.call) for one in prepared]
+        terms = list(map(self._terms, prepared))
+        ids = [one.options.job_id for one in prepared]
+        if not payloads:
+            return []
+        first = terms[0]
+        if not any(ids) and all(other == first for other in terms):
+            return self._queue().enqueue_many(payloads, **first._asdict())
+        return self._queue().enqueue_all(
+            [
+                NewJob(payload, job_id=job_id, **term._asdict())
+                for payload, term, job_id in zip(payloads, terms, ids, strict=True)
+            ]
+        )
+
+    def _enqueued(self, prepared: PreparedJob) -> JobHandle[Any]:
+        payload = envelope.seal(self._serializers, prepared.call)
+        lane, priority, delay, run_at, max_attempts, expires_in, metadata = self._terms(prepared)
+        job = self._queue().enqueue(
+            payload,
+            lane=lane,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            job_id=prepared.options.job_id,
+            expires_in=expires_in,
+            metadata=metadata,
+        )
+        return self.handle(job.id, created=job.created)
+
+    def _terms(self, prepared: PreparedJob) -> Terms:
+        definition, call, said = prepared
+        options = definition.options
+        return Terms(
+            definition.queue_of(said.queue, call.args, call.kwargs),
+            options.priority if said.priority is None else said.priority,
+            said.wait or 0.0,
+            said.wait_until,
+            self._leases(definition),
+            options.expires_in if said.expires_in is None else said.expires_in,
+            said.metadata,
+        )
+
+    def _leases(self, definition: Definition) -> int:
+        """Leases that the queue grants: runs that `Retry` deals with come on top of ``max_attempts``, so that
+        a worker that is killed in a late one does not make the job dead.
+        """
+        options = definition.options
+        limit = options.max_attempts or self._queue().max_attempts
+        return limit + sum(rule.attempts for rule in options.retry) if options.retry else limit

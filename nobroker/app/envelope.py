@@ -1,0 +1,72 @@
+"""A call as the payload of a job: the only place that knows its layout.
+
+``{"job": name, "args": [...], "kwargs": {...}, "batch": id, "then": true}``; only ``job`` and ``args`` are
+always there. ``batch`` names the batch that the job belongs to; ``then`` says that others wait for this job.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from nobroker.app.serializers import Serializers
+from nobroker.errors import SerializationError
+
+
+class Call(NamedTuple):
+    """What is to be called."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    batch: str | None = None
+    then: bool = False
+
+
+def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
+    """The payload.
+
+    Raises:
+        SerializationError: an argument can't be stored; it is named.
+    """
+    name, args, kwargs, batch, then = call
+    pack = serializers.pack
+    payload: dict[str, Any] = {
+        "job": name,
+        "args": [pack(value, f"argument {index} of {name}") for index, value in enumerate(args)],
+    }
+    if kwargs:
+        payload["kwargs"] = {
+            key: pack(value, f"argument {key!r} of {name}") for key, value in kwargs.items()
+        }
+    if batch is not None:
+        payload["batch"] = batch
+    if then:
+        payload["then"] = True
+    return payload
+
+
+def name_in(payload: Any) -> str | None:
+    """The name of the job; None where the payload is not a call."""
+    if type(payload) is not dict or type(payload.get("args")) is not list:
+        return None
+    name = payload.get("job")
+    return name if type(name) is str else None
+
+
+def opened(serializers: Serializers, payload: dict[str, Any]) -> Call:
+    """The call in a payload that has a name.
+
+    Raises:
+        SerializationError: a value in it can't be restored here.
+    """
+    kwargs = payload.get("kwargs", {})
+    if type(kwargs) is not dict:
+        raise SerializationError(f"the keyword arguments of {payload['job']} are {kwargs!r:.100}, not a dict")
+    unpack = serializers.unpack
+    return Call(
+        payload["job"],
+        tuple([unpack(value) for value in payload["args"]]),
+        {key: unpack(value) for key, value in kwargs.items()},
+        payload.get("batch"),
+        payload.get("then") is True,
+    )

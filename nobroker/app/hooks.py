@@ -1,0 +1,158 @@
+"""Code of people's own before, around and after the steps of a job's life.
+
+Before- and around-hooks are part of what they precede: what they raise counts as if the job had raised it.
+After-hooks come when it is over: what they raise is logged, with their name, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from nobroker.app.context import JobContext
+
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+
+ENQUEUE: Final = ("before_enqueue", "around_enqueue", "after_enqueue")
+PERFORM: Final = ("before_perform", "around_perform", "after_perform")
+ENDS: Final = ("after_discard", "after_dead")
+NAMES: Final = (*ENQUEUE, *PERFORM, *ENDS)
+
+_log = logging.getLogger("nobroker.app")
+
+
+class Hooks:
+    """The hooks of one job.
+
+    Args:
+        owner: the job's name, for messages.
+        is_async: whether the job is ``async def``; only then may hooks of its runs be so, too.
+    """
+
+    def __init__(self, owner: str, *, is_async: bool) -> None:
+        self.owner = owner
+        self._is_async = is_async
+        self._hooks: dict[str, list[Callable[..., Any]]] = {}
+
+    def add(self, name: str, hook: Hook) -> Hook:
+        """Register a hook, and give it back, so that this can be a decorator.
+
+        Raises:
+            TypeError: it can't be called, or is async where nothing would await it.
+        """
+        if not callable(hook):
+            raise TypeError(f"{name} of {self.owner} must be a function, not {type(hook).__name__}")
+        is_async = inspect.iscoroutinefunction(hook) or inspect.isasyncgenfunction(hook)
+        if is_async and not (self._is_async and name in PERFORM):
+            raise TypeError(
+                f"{name} of {self.owner} is async, and nothing would await it; "
+                "only the perform hooks of an async job may be"
+            )
+        self._hooks.setdefault(name, []).append(hook)
+        return hook
+
+    def of(self, name: str) -> list[Callable[..., Any]]:
+        """Those of one kind, in the order in which they were registered."""
+        return self._hooks.get(name, [])
+
+    def any(self, names: tuple[str, ...]) -> bool:
+        """Whether there are hooks of these kinds."""
+        return any(name in self._hooks for name in names)
+
+    # -- calling
+
+    def call(self, name: str, context: JobContext) -> None:
+        """Call the hooks of one kind; what one raises is raised, with a note that names it."""
+        for hook in self.of(name):
+            with noted(f"the hook {name} of {self.owner}"):
+                hook(context)
+
+    async def call_async(self, name: str, context: JobContext) -> None:
+        """As `call`; awaits those that are to be awaited."""
+        for hook in self.of(name):
+            with noted(f"the hook {name} of {self.owner}"):
+                found = hook(context)
+                if inspect.isawaitable(found):
+                    await found
+
+    def tell(self, name: str, context: JobContext, *args: Any) -> None:
+        """Call hooks for what is over: what they raise is logged."""
+        for hook in self.of(name):
+            try:
+                hook(context, *args)
+            except Exception:
+                _log.exception("event=hook.failed hook=%s job=%s id=%s", name, self.owner, context.id)
+
+    async def tell_async(self, name: str, context: JobContext) -> None:
+        """As `tell`; awaits those that are to be awaited."""
+        for hook in self.of(name):
+            try:
+                found = hook(context)
+                if inspect.isawaitable(found):
+                    await found
+            except Exception:
+                _log.exception("event=hook.failed hook=%s job=%s id=%s", name, self.owner, context.id)
+
+    def around(
+        self, name: str, context: JobContext
+    ) -> Iterator[AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]:
+        """What the around-hooks make, to be entered in this order."""
+        for hook in self.of(name):
+            yield manager_of(hook, context, f"the hook {name} of {self.owner}")
+
+
+def manager_of(
+    hook: Callable[..., Any], context: JobContext, what: str
+) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
+    """The context manager of an around-hook: made of a generator function, or what a function gives."""
+    if inspect.isasyncgenfunction(hook):
+        return asynccontextmanager(hook)(context)
+    if inspect.isgeneratorfunction(hook):
+        return _Named(contextmanager(hook)(context), what)
+    with noted(what):
+        made = hook(context)
+    if hasattr(made, "__aenter__"):
+        found: AbstractAsyncContextManager[Any] = made
+        return found
+    if not hasattr(made, "__enter__"):
+        raise TypeError(
+            f"{what} must be a generator function with one yield, or give a context manager; "
+            f"it gave {type(made).__name__}"
+        )
+    return _Named(made, what)
+
+
+class _Named(AbstractContextManager[Any]):
+    """A context manager whose own errors carry its name."""
+
+    def __init__(self, manager: AbstractContextManager[Any], what: str) -> None:
+        self._manager = manager
+        self._what = what
+
+    def __enter__(self) -> Any:
+        with noted(self._what):
+            return self._manager.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        try:
+            return self._manager.__exit__(kind, error, trace)
+        except BaseException as raised:
+            if raised is not error:
+                raised.add_note(f"raised by {self._what}")
+            raise
+
+
+@contextmanager
+def noted(what: str) -> Iterator[None]:
+    """Add a note to whatever is raised, that says who raised it."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"raised by {what}")
+        raise

@@ -1,0 +1,74 @@
+"""Working an application's jobs off, in this process: `App.run`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from nobroker.worker import Worker, WorkerStats
+
+if TYPE_CHECKING:
+    from nobroker.app.application import App
+
+_log = logging.getLogger("nobroker.app")
+
+
+class Service:
+    """One worker over an application's queues, with what stands beside it.
+
+    Args:
+        app: whose jobs.
+        queues: only these; None for all.
+        threads: jobs at a time.
+        batch: jobs that a thread takes at once; more than 1 is for tiny jobs.
+        once: work off what is due, then end.
+        max_jobs: end after so many.
+        handle_signals: stop at SIGINT and SIGTERM; see `Worker`.
+        poll_interval: see `Worker`.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queues: Iterable[str] | None = None,
+        threads: int = 1,
+        batch: int = 1,
+        once: bool = False,
+        max_jobs: int | None = None,
+        handle_signals: bool = True,
+        poll_interval: float = 0.1,
+    ) -> None:
+        self.app = app
+        self.worker = Worker(
+            app.queue,
+            app.runner,
+            concurrency=threads,
+            batch=batch,
+            idle_timeout=0.0 if once else None,
+            max_jobs=max_jobs,
+            lanes=None if queues is None else list(queues),
+            handle_signals=handle_signals,
+            poll_interval=poll_interval,
+        )
+
+    def run(self) -> WorkerStats:
+        """Work until a signal, `stop`, or what was asked for ends it.
+
+        Raises:
+            as `Worker.run`.
+        """
+        app = self.app
+        app._tell("on_start")
+        app._tell("on_worker_start")
+        try:
+            return self.worker.run()
+        finally:
+            app._tell("on_worker_stop")
+            app._tell("on_stop")
+            app._tell("on_shutdown")
+
+    def stop(self) -> None:
+        """End in good order; from any thread."""
+        self.worker.stop()
