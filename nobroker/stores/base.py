@@ -121,6 +121,7 @@ class Store(Protocol):
         error: str | None,
         delay_for: Callable[[int], int],
         dead: bool | None,
+        state: bytes | None,
         many: bool,
     ) -> list[Job]: ...
 
@@ -128,7 +129,9 @@ class Store(Protocol):
         self, jobs: Sequence[JobRef], timeout_us: int, progress: bytes | None, state: bytes | None, many: bool
     ) -> list[Job]: ...
 
-    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]: ...
+    def release(
+        self, jobs: Sequence[JobRef], delay_us: int, state: bytes | None, many: bool
+    ) -> list[Job]: ...
 
     def get(self, job_id: str) -> Job: ...
 

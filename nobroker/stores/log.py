@@ -118,9 +118,10 @@ class LogStore:
         error: str | None,
         delay_for: Callable[[int], int],
         dead: bool | None,
+        state: bytes | None,
         many: bool,
     ) -> list[Job]:
-        answer = self._settler.nack(jobs, error, delay_for, dead, many)
+        answer = self._settler.nack(jobs, error, delay_for, dead, state, many)
         self._upkeep()
         return answer
 
@@ -129,8 +130,8 @@ class LogStore:
     ) -> list[Job]:
         return self._settler.extend(jobs, timeout_us, progress, state, many)
 
-    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]:
-        return self._settler.release(jobs, delay_us, many)
+    def release(self, jobs: Sequence[JobRef], delay_us: int, state: bytes | None, many: bool) -> list[Job]:
+        return self._settler.release(jobs, delay_us, state, many)
 
     def cancel(self, job_id: str) -> Job:
         return self._settler.cancel(job_id)

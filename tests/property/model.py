@@ -213,8 +213,9 @@ class Model:
         if result is not None or job.own:
             job.keep_until = self.now + KEEP_DONE_US
 
-    def nack(self, seq: int, error: str | None, delay: int, dead: bool | None) -> None:
+    def nack(self, seq: int, error: str | None, delay: int, dead: bool | None, state: Any) -> None:
         job = self.jobs[seq]
+        job.job_state = job.job_state if state is None else state
         job.deadline, job.wall, job.avail = None, False, self.now
         job.silent = False
         if error is not None:
@@ -233,8 +234,9 @@ class Model:
         job.progress = job.progress if progress is None else progress
         job.job_state = job.job_state if state is None else state
 
-    def release(self, seq: int, delay: int) -> None:
+    def release(self, seq: int, delay: int, state: Any) -> None:
         job = self.jobs[seq]
+        job.job_state = job.job_state if state is None else state
         job.state, job.deadline, job.wall = "ready", None, False
         job.attempts -= 1
         job.avail = self.now + delay if delay else min(self.now, job.place)

@@ -183,19 +183,21 @@ class QueueMachine(Handles):
         error=st.none() | st.sampled_from(["e", "f"]),
         delay=st.none() | seconds,
         dead=st.sampled_from([None, None, True, False]),
+        state=values,
     )
     def nack(
-        self, h: int, picked: list[int], error: str | None, delay: float | None, dead: bool | None
+        self, h: int, picked: list[int], error: str | None, delay: float | None, dead: bool | None, state: Any
     ) -> None:
         queue, jobs = self.queue(h), self.some(picked)
         many = len(jobs) > 1
 
         def effect(seq: int) -> None:
             wait = queue.backoff.delay_for(self.model.jobs[seq].attempts) if delay is None else delay
-            self.model.nack(seq, error, round(wait * 1e6), dead)
+            self.model.nack(seq, error, round(wait * 1e6), dead, state)
 
         verb = queue.nack_many if many else queue.nack
-        self.apply(jobs, many, lambda jobs: verb(jobs, error=error, delay=delay, dead=dead), effect)
+        said = {"error": error, "delay": delay, "dead": dead, "state": state}
+        self.apply(jobs, many, lambda jobs: verb(jobs, **said), effect)
 
     @precondition(lambda self: self.held)
     @rule(
@@ -217,16 +219,16 @@ class QueueMachine(Handles):
         )
 
     @precondition(lambda self: self.held)
-    @rule(h=handles, picked=st.lists(picks, min_size=1, max_size=10), delay=seconds)
-    def release(self, h: int, picked: list[int], delay: float) -> None:
+    @rule(h=handles, picked=st.lists(picks, min_size=1, max_size=10), delay=seconds, state=values)
+    def release(self, h: int, picked: list[int], delay: float, state: Any) -> None:
         queue, jobs = self.queue(h), self.some(picked)
         many = len(jobs) > 1
         verb = queue.release_many if many else queue.release
         self.apply(
             jobs,
             many,
-            lambda jobs: verb(jobs, delay=delay),
-            lambda seq: self.model.release(seq, round(delay * 1e6)),
+            lambda jobs: verb(jobs, delay=delay, state=state),
+            lambda seq: self.model.release(seq, round(delay * 1e6), state),
         )
 
     # -- managing
