@@ -118,7 +118,7 @@ class App:
     @overload
     def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
     @overload
-    def job(self, **options: Any) -> _Decorator: ...
+    def job(self, function: None = None, /, **options: Any) -> _Decorator: ...
     def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a job: ``@app.job`` or ``@app.job(queue="emails", timeout=30)``.
 
@@ -143,7 +143,9 @@ class App:
         self._add(define(self, cls))
         return cls
 
-    def _define_function(self, function: Callable[..., Any], options: dict[str, Any]) -> JobFunction[Any, Any]:
+    def _define_function(
+        self, function: Callable[..., Any], options: dict[str, Any]
+    ) -> JobFunction[Any, Any]:
         if not inspect.isfunction(function):
             raise TypeError(f"@app.job is for functions, not {function!r}; for classes: @app.register")
         hooks = Hooks(function.__qualname__, is_async=inspect.iscoroutinefunction(function))
@@ -163,14 +165,12 @@ class App:
         other = self.jobs.get(definition.name)
         if other is not None and not _the_same(other, definition):
             raise DuplicateJobError(
-                f"two jobs are called {definition.name!r}: one in {other.module}, one in {definition.module}; "
-                "give one of them another name with name= (job_name in a class)"
+                f"two jobs are called {definition.name!r}: one in {other.module}, one in "
+                f"{definition.module}; give one of them another name with name= (job_name in a class)"
             )
         self.jobs[definition.name] = definition
 
-    def discover_jobs(
-        self, *packages: str, recursive: bool = True, on_error: str = "raise"
-    ) -> list[str]:
+    def discover_jobs(self, *packages: str, recursive: bool = True, on_error: str = "raise") -> list[str]:
         """Import packages, so that the jobs in them are registered. See `discovery.discover`."""
         return discovery.discover(packages, recursive=recursive, on_error=on_error)
 
@@ -314,4 +314,4 @@ class _Decorator:
 
 def _the_same(one: Definition, other: Definition) -> bool:
     """The same source once more: a module that was reloaded, or run as a script and imported as well."""
-    return one.source == other.source and one.target.__qualname__ == other.target.__qualname__
+    return (one.source, one.target.__qualname__) == (other.source, other.target.__qualname__)

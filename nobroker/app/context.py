@@ -6,14 +6,11 @@ import logging
 import time
 from collections.abc import MutableMapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nobroker.errors import JobNotFoundError
 from nobroker.job import Job
-
-if TYPE_CHECKING:
-    from nobroker.app.batches import Batch
-    from nobroker.queue import Queue
+from nobroker.queue import Queue
 
 _LOGGER: Final = logging.getLogger("nobroker.job")
 _LOOK_EVERY_S: Final = 0.25
@@ -66,6 +63,7 @@ class JobContext:
     _held: Job | None
     _queue: Queue | None
     _state: dict[str, Any]
+    _batch_id: str | None
 
     def _begin(
         self, name: str, arguments: Arguments, queue_name: str, held: Job | None, queue: Queue | None
@@ -79,6 +77,7 @@ class JobContext:
         self._cancelled = False
         self._looked = 0.0
         self._state = {}
+        self._batch_id = None
         self.id = None
         self.attempts = self.executions = 1
         if held is not None:
@@ -98,14 +97,6 @@ class JobContext:
             _LOGGER,
             {"job_id": self.id or "-", "job_class": self.job_class, "job_queue": self.queue_name},
         )
-
-    @property
-    def batch(self) -> Batch | None:
-        """The batch that the job belongs to; None for none."""
-        return self._batch()
-
-    def _batch(self) -> Batch | None:
-        return None
 
     @property
     def cancelled(self) -> bool:

@@ -170,8 +170,8 @@ class JobFunction(Generic[P, R]):
         return self._plain.set(**options)
 
     def perform_now(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it here, with its hooks and the middleware, and return what it returns. Nothing is enqueued; what
-        it raises is raised, but for what ``rescue`` and ``discard`` deal with.
+        """Run it here, with its hooks and the middleware, and return what it returns. Nothing is enqueued;
+        what it raises is raised, but for what ``rescue`` and ``discard`` deal with.
         """
         found: R = self.definition.app._perform_now(self.build(*args, **kwargs))
         return found

@@ -35,9 +35,7 @@ def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
         "args": [pack(value, f"argument {index} of {name}") for index, value in enumerate(args)],
     }
     if kwargs:
-        payload["kwargs"] = {
-            key: pack(value, f"argument {key!r} of {name}") for key, value in kwargs.items()
-        }
+        payload["kwargs"] = {key: pack(value, f"argument {key!r} of {name}") for key, value in kwargs.items()}
     if batch is not None:
         payload["batch"] = batch
     if then:

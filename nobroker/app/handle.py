@@ -159,10 +159,11 @@ def discarded(reason: str) -> dict[str, Any]:
 
 
 def discard_reason(result: Any) -> str | None:
-    if type(result) is dict and len(result) == 1 and type(tag := result.get("$")) is list:
-        if len(tag) == 2 and tag[0] == DISCARDED:
-            return str(tag[1])
-    return None
+    """Why a job was discarded that has this result; None when it was not."""
+    if type(result) is not dict or len(result) != 1:
+        return None
+    tag = result.get("$")
+    return str(tag[1]) if type(tag) is list and len(tag) == 2 and tag[0] == DISCARDED else None
 
 
 class Handles(Sequence[JobHandle[Any]]):

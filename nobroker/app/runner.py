@@ -1,8 +1,8 @@
 """One run of a job: from the lease to the verdict.
 
-The walk: payload -> call -> definition -> context -> hooks and middleware -> code -> result, or error -> rules
--> verdict. What is returned is the job's result; what is raised, and is no `Verdict`, the queue's own backoff
-deals with.
+The walk: payload -> call -> definition -> context -> hooks and middleware -> code -> result, or error ->
+rules -> verdict. What is returned is the job's result. What is raised and is no `Verdict` is a failure that
+the queue's own backoff deals with.
 """
 
 from __future__ import annotations
@@ -256,7 +256,9 @@ class Runner:
             return self._serializers.pack(value, f"the result of {context.job_class}")
         except SerializationError as error:
             # The work is done, and would be done again if this counted as a failure.
-            _log.warning("event=job.result_dropped class=%s id=%s error=%s", context.job_class, context.id, error)
+            _log.warning(
+                "event=job.result_dropped class=%s id=%s error=%s", context.job_class, context.id, error
+            )
             return None
 
 
