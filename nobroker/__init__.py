@@ -21,13 +21,15 @@ from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
 if TYPE_CHECKING:
-    from nobroker.worker import Worker, WorkerStats
+    from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
     "BackoffPolicy",
     "CompactionError",
     "CompactionResult",
     "CorruptLogError",
+    "Dead",
+    "Failed",
     "Job",
     "JobNotFoundError",
     "JobState",
@@ -39,8 +41,10 @@ __all__ = [
     "QueueFullError",
     "QueueStats",
     "RecoveryReport",
+    "RetryLater",
     "SerializationError",
     "StorageError",
+    "Verdict",
     "Worker",
     "WorkerStats",
     "__version__",
@@ -49,9 +53,12 @@ __all__ = [
 ]
 
 
+_WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
+
+
 def __getattr__(name: str) -> Any:
     """The worker is loaded when it is asked for: programs that only enqueue start faster."""
-    if name in ("Worker", "WorkerStats"):
+    if name in _WORKERS:
         from nobroker import worker
 
         return getattr(worker, name)
