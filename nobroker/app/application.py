@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from weakref import WeakSet
 
 from nobroker.app import discovery, inline, people
 from nobroker.app.base import BaseJob, define
@@ -39,6 +40,7 @@ E = TypeVar("E", bound=Callable[..., Any])
 EVENTS = ("on_start", "on_stop", "on_worker_start", "on_worker_stop", "on_shutdown", "on_job_error")
 
 _log = logging.getLogger("nobroker.app")
+_made: WeakSet[App] = WeakSet()
 
 
 class App:
@@ -89,6 +91,7 @@ class App:
             on_error=self._job_error,
             touched=lambda: None,
         )
+        _made.add(self)
 
     def __repr__(self) -> str:
         return f"<App {os.fspath(self.path)!r}, {len(self.jobs)} jobs>"
@@ -315,3 +318,8 @@ class _Decorator:
 def _the_same(one: Definition, other: Definition) -> bool:
     """The same source once more: a module that was reloaded, or run as a script and imported as well."""
     return (one.source, one.target.__qualname__) == (other.source, other.target.__qualname__)
+
+
+def applications() -> list[App]:
+    """Those of this process that have jobs, by their directories."""
+    return sorted((app for app in _made if app.jobs), key=lambda app: (os.fspath(app.path), app.name))

@@ -26,7 +26,12 @@ class Service:
         max_jobs: end after so many.
         handle_signals: stop at SIGINT and SIGTERM; see `Worker`.
         poll_interval: see `Worker`.
+
+    Attributes:
+        recycling: whether the run ended because this process should be replaced by a new one.
     """
+
+    recycling = False
 
     def __init__(
         self,
