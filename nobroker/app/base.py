@@ -10,7 +10,7 @@ from nobroker.app.context import JobContext
 from nobroker.app.definition import Configured, Definition, PreparedJob
 from nobroker.app.handle import JobHandle
 from nobroker.app.hooks import NAMES, Hooks
-from nobroker.app.options import DEFAULT_QUEUE, EnqueueOptions, JobOptions, job_options
+from nobroker.app.options import DEFAULT_QUEUE, JobOptions, job_options
 
 _OPTIONS: Final = tuple(name for name in JobOptions._fields if name != "name")
 
@@ -44,17 +44,17 @@ class BaseJob(JobContext):
     @classmethod
     def set(cls, **options: Any) -> Configured[..., Any]:
         """Say how the next call is to be enqueued. See `JobFunction.set`."""
-        return _plain(cls).set(**options)
+        return definition_of(cls).plain.set(**options)
 
     @classmethod
     def build(cls, *args: Any, **kwargs: Any) -> PreparedJob:
         """A call, checked, to be enqueued with others. See `Configured.build`."""
-        return _plain(cls).build(*args, **kwargs)
+        return definition_of(cls).plain.build(*args, **kwargs)
 
     @classmethod
     def perform_later(cls, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """Enqueue a call. See `Configured.perform_later`."""
-        return _plain(cls).perform_later(*args, **kwargs)
+        return definition_of(cls).plain.perform_later(*args, **kwargs)
 
     @classmethod
     def perform_now(cls, *args: Any, **kwargs: Any) -> Any:
@@ -103,10 +103,6 @@ def define(app: Any, cls: type[BaseJob]) -> Definition:
             definition.hooks.add(name, hook)
     cls.definition = definition
     return definition
-
-
-def _plain(cls: type[BaseJob]) -> Configured[..., Any]:
-    return Configured(definition_of(cls), EnqueueOptions())
 
 
 def _option(cls: type[BaseJob], name: str) -> Any:

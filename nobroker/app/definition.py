@@ -10,7 +10,7 @@ from nobroker.app.context import Arguments, JobContext
 from nobroker.app.envelope import Call
 from nobroker.app.handle import JobHandle
 from nobroker.app.hooks import Hooks
-from nobroker.app.options import EnqueueOptions, JobOptions, enqueue_options, queue_name
+from nobroker.app.options import UNSAID, EnqueueOptions, JobOptions, enqueue_options, queue_name
 from nobroker.app.signatures import checker
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Definition:
         module: where it is defined, for messages.
         run: called with a context and the arguments.
         is_async: whether `run` gives an awaitable.
+        plain: the job with nothing said by ``set``.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Definition:
         self.hooks = hooks
         self.is_async = inspect.iscoroutinefunction(function)
         self.check = checker(function, self.name, method=method)
+        self.plain: Configured[..., Any] = Configured(self, UNSAID)
         self._function = function
         self._method = method
 
@@ -133,7 +135,7 @@ class JobFunction(Generic[P, R]):
     def __init__(self, definition: Definition, function: Callable[P, Any]) -> None:
         self.definition = definition
         self._function = function
-        self._plain: Configured[P, R] = Configured(definition, EnqueueOptions())
+        self._plain: Configured[P, R] = definition.plain
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__

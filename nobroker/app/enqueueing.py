@@ -12,6 +12,7 @@ from nobroker.app.definition import Definition, PreparedJob
 from nobroker.app.errors import AbortEnqueue
 from nobroker.app.handle import Handles, JobHandle
 from nobroker.app.hooks import ENQUEUE
+from nobroker.app.options import UNSAID
 from nobroker.app.serializers import Serializers
 from nobroker.job import Job, NewJob
 from nobroker.queue import Queue
@@ -35,6 +36,7 @@ class Enqueuer:
     def __init__(self, queue: Callable[[], Queue], serializers: Serializers) -> None:
         self._queue = queue
         self._serializers = serializers
+        self._usual: dict[Definition, Terms] = {}
 
     def handle(self, job_id: str | None, **more: Any) -> JobHandle[Any]:
         return JobHandle(self._queue, self._serializers, job_id, **more)
@@ -78,7 +80,7 @@ class Enqueuer:
         if not payloads:
             return []
         first = terms[0]
-        if not any(ids) and all(other == first for other in terms):
+        if not any(ids) and terms.count(first) == len(terms):
             return self._queue().enqueue_many(payloads, **first._asdict())
         return self._queue().enqueue_all(
             [
@@ -105,8 +107,10 @@ class Enqueuer:
 
     def _terms(self, prepared: PreparedJob) -> Terms:
         definition, call, said = prepared
+        if said is UNSAID and (known := self._usual.get(definition)) is not None:
+            return known
         options = definition.options
-        return Terms(
+        terms = Terms(
             definition.queue_of(said.queue, call.args, call.kwargs),
             options.priority if said.priority is None else said.priority,
             said.wait or 0.0,
@@ -115,6 +119,9 @@ class Enqueuer:
             options.expires_in if said.expires_in is None else said.expires_in,
             said.metadata,
         )
+        if said is UNSAID and not callable(options.queue):
+            self._usual[definition] = terms
+        return terms
 
     def _leases(self, definition: Definition) -> int:
         """Leases that the queue grants: runs that `Retry` deals with come on top of ``max_attempts``, so that

@@ -66,7 +66,7 @@ class Hooks:
 
     def any(self, names: tuple[str, ...]) -> bool:
         """Whether there are hooks of these kinds."""
-        return any(name in self._hooks for name in names)
+        return bool(self._hooks) and not self._hooks.keys().isdisjoint(names)
 
     # -- calling
 

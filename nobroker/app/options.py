@@ -54,6 +54,10 @@ class EnqueueOptions(NamedTuple):
     metadata: Any = None
 
 
+UNSAID: Final = EnqueueOptions()
+"""Of a call without ``set``: always this one, so that a look at its identity tells."""
+
+
 def job_options(owner: str, given: Mapping[str, Any]) -> JobOptions:
     """Checked options of a definition.
 
