@@ -45,14 +45,21 @@ class Waiting:
                     seen.add(seq)
                 yield seq
         for queue in (self.later, self.later_wall):
-            for _, _, seq, lane in heapq.merge(
-                *(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)
-            ):
+            later = [row for row in queue if lanes is None or self._lane_of(row) in lanes]
+            for _, _, seq in heapq.merge(*(_later_keys(*row, self._entries) for row in later)):
                 code = self._pages.code(seq)
-                if code in (DELAYED, RETRY_LATER) and (lanes is None or lane in lanes) and seq not in seen:
+                if code in (DELAYED, RETRY_LATER) and seq not in seen:
                     if code == RETRY_LATER:
                         seen.add(seq)
                     yield seq
+
+    def _lane_of(self, row: tuple[int, int, Run | None]) -> str | None:
+        """The lane of what is not due yet; None for a row that speaks of nothing any more."""
+        _, seq, run = row
+        if run is not None:
+            return run.lane
+        entry = self._entries.get(seq)
+        return None if entry is None else entry.lane
 
     def oldest(self, lanes: Iterable[str] | None, without: frozenset[int]) -> int | None:
         """When the longest waiting of the due jobs became available, some left out."""
@@ -93,13 +100,11 @@ def _row_keys(row: Row) -> Iterator[Key]:
     return iter([row[:3]]) if row[3] is None else row[3].keys()
 
 
-def _later_keys(
-    avail: int, seq: int, run: Run | None, entries: Entries
-) -> Iterator[tuple[int, int, int, str]]:
+def _later_keys(avail: int, seq: int, run: Run | None, entries: Entries) -> Iterator[Key]:
     if run is not None:
         for nprio, due, number in run.keys():  # noqa: SIM118
-            yield due, nprio, number, run.lane
+            yield due, nprio, number
         return
     entry = entries.get(seq)
     if entry is not None and entry.avail == avail:
-        yield avail, -entry.priority, seq, entry.lane
+        yield avail, -entry.priority, seq
