@@ -1,4 +1,4 @@
-"""Row `jobs`: what jobs as functions and classes cost on top of the queue, and beside others that have them."""
+"""Row `jobs`: what jobs as functions and classes cost on top of the queue, and beside others that do that."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
-from weakref import WeakSet
 
 from nobroker.app import batches, discovery, inline, people
 from nobroker.app.base import BaseJob, define
@@ -41,7 +40,6 @@ E = TypeVar("E", bound=Callable[..., Any])
 EVENTS = ("on_start", "on_stop", "on_worker_start", "on_worker_stop", "on_shutdown", "on_job_error")
 
 _log = logging.getLogger("nobroker.app")
-_made: WeakSet[App] = WeakSet()
 
 
 class App:
@@ -93,7 +91,7 @@ class App:
             on_error=self._job_error,
             ended=self._ended,
         )
-        _made.add(self)
+        discovery.made.add(self)
 
     def __repr__(self) -> str:
         return f"<App {os.fspath(self.path)!r}, {len(self.jobs)} jobs>"
@@ -369,8 +367,3 @@ class _Decorator:
 def _the_same(one: Definition, other: Definition) -> bool:
     """The same source once more: a module that was reloaded, or run as a script and imported as well."""
     return (one.source, one.target.__qualname__) == (other.source, other.target.__qualname__)
-
-
-def applications() -> list[App]:
-    """Those of this process that have jobs, by their directories."""
-    return sorted((app for app in _made if app.jobs), key=lambda app: (os.fspath(app.path), app.name))

@@ -136,7 +136,7 @@ class JobFunction(Generic[P, R]):
     def __init__(self, definition: Definition, function: Callable[P, Any]) -> None:
         self.definition = definition
         self._function = function
-        self._plain: Configured[P, R] = definition.plain
+        self._plain: Configured[P, R] = Configured(definition, UNSAID)
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__

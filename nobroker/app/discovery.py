@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import pkgutil
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from nobroker.app.errors import DiscoveryError, DuplicateJobError
 
+if TYPE_CHECKING:
+    from nobroker.app.application import App
+
 _log = logging.getLogger("nobroker.app")
+
+made: WeakSet[App] = WeakSet()
+"""All applications of this process."""
+
+
+def applications() -> list[App]:
+    """Those that have jobs, by their directories."""
+    return sorted((app for app in made if app.jobs), key=lambda app: (os.fspath(app.path), app.name))
 
 
 def discover(packages: Iterable[str], *, recursive: bool, on_error: str) -> list[str]:

@@ -32,6 +32,7 @@ class Call(NamedTuple):
 
 
 MARKS: Final = Call._fields[3:]
+_UNMARKED: Final = (None,) * len(MARKS)
 
 
 def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
     Raises:
         SerializationError: an argument can't be stored; it is named.
     """
-    name, args, kwargs, *marks = call
+    name, args, kwargs = call[:3]
     pack = serializers.pack
     payload: dict[str, Any] = {
         "job": name,
@@ -48,7 +49,9 @@ def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
     }
     if kwargs:
         payload["kwargs"] = {key: pack(value, f"argument {key!r} of {name}") for key, value in kwargs.items()}
-    payload.update({mark: value for mark, value in zip(MARKS, marks, strict=True) if value is not None})
+    marks = call[3:]
+    if marks != _UNMARKED:
+        payload.update({mark: value for mark, value in zip(MARKS, marks, strict=True) if value is not None})
     return payload
 
 

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from nobroker.app import App, DiscoveryError, DuplicateJobError
-from nobroker.app.application import applications
-from nobroker.app.discovery import discover
+from nobroker.app.discovery import applications, discover
 from nobroker.cli.failures import NothingBegun, one_line
 from nobroker.cli.handlers import importable_here
 
