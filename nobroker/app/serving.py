@@ -30,10 +30,10 @@ class Service:
         poll_interval: see `Worker`.
 
     Attributes:
-        recycling: whether the run ended because this process should be replaced by a new one.
+        recycling: why this process should be replaced by a new one; None: it need not.
     """
 
-    recycling = False
+    recycling: str | None = None
 
     def __init__(
         self,

@@ -292,7 +292,7 @@ def test_a_typed_directory_and_queue_win_and_the_environment_does_not(project: P
 def test_a_service_that_wants_to_be_replaced(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project.home)
     monkeypatch.syspath_prepend(str(project.home))
-    monkeypatch.setattr(Service, "recycling", True)
+    monkeypatch.setattr(Service, "recycling", "a reason")
     (project.home / "run_test_recycles.py").write_text(
         "from nobroker import App\napp = App('data')\n@app.job\ndef f(): ...\n"
     )
