@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
@@ -64,6 +64,8 @@ class JobContext:
     _queue: Queue | None
     _state: dict[str, Any]
     _batch_id: str | None
+    _stopping: Callable[[], bool]
+    _stale: bool
 
     def _begin(
         self, name: str, arguments: Arguments, queue_name: str, held: Job | None, queue: Queue | None
@@ -78,6 +80,8 @@ class JobContext:
         self._looked = 0.0
         self._state = {}
         self._batch_id = None
+        self._stopping = _never
+        self._stale = False
         self.id = None
         self.attempts = self.executions = 1
         if held is not None:
@@ -140,6 +144,19 @@ class JobContext:
         if self._held is not None and self._queue is not None:
             job = self._queue.extend(self._held, self._queue.visibility_timeout, state=self._state)
             self._cancelled = job.cancel_requested
+        self._stale = False
+
+    def _finish(self) -> None:
+        """Called when the code of an async job has returned; raises when it left something undone."""
+
+    def _settle(self, *, interrupted: bool) -> None:
+        """Called when the run ends by an error or a verdict: brings `_state` up to date. Where what is kept
+        with the job is older than that, `_stale` is true.
+        """
+
+
+def _never() -> bool:
+    return False
 
 
 _current: ContextVar[JobContext | None] = ContextVar("nobroker_current_job", default=None)

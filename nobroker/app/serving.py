@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nobroker.worker import Worker, WorkerStats
@@ -43,7 +44,7 @@ class Service:
         self.app = app
         self.worker = Worker(
             app.queue,
-            app.runner,
+            partial(app.runner, stopping=self._is_stopping),
             concurrency=threads,
             batch=batch,
             idle_timeout=0.0 if once else None,
@@ -68,6 +69,9 @@ class Service:
             app._tell("on_worker_stop")
             app._tell("on_stop")
             app._tell("on_shutdown")
+
+    def _is_stopping(self) -> bool:
+        return self.worker.stopping
 
     def stop(self) -> None:
         """End in good order; from any thread."""
