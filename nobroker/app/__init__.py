@@ -8,6 +8,11 @@ signatures.py   arguments are checked where they are given
 envelope.py     a call as a payload: the only place that knows the layout
 serializers.py  arguments to what the queue stores, and back; people.py: for types that people bring
 enqueueing.py   prepared calls onto the queue
+batches.py      jobs that belong together; collecting.py: what is enqueued in a block of a batch
+tallies.py      counting members, and ending batches
+chains.py       jobs that wait for others
+watching.py     the usher, which sees to it that batches end and held jobs go on
+records.py      what the layer writes down for all that: the only place that knows the layout
 handle.py       what one keeps of an enqueued job
 runner.py       one run: from the lease to the verdict; rules.py: what becomes of errors
 context.py      the job that is running, as its code sees it
@@ -19,10 +24,13 @@ discovery.py    importing the modules that jobs are in
 
 from nobroker.app.application import App
 from nobroker.app.base import BaseJob
+from nobroker.app.batches import Batch, BatchCounts
+from nobroker.app.chains import after, chain
 from nobroker.app.context import JobContext, current_job
 from nobroker.app.definition import Configured, JobFunction, PreparedJob
 from nobroker.app.errors import (
     AbortEnqueue,
+    BatchFinishedError,
     DiscoveryError,
     DuplicateJobError,
     JobCancelledError,
@@ -41,6 +49,9 @@ __all__ = [
     "AbortEnqueue",
     "App",
     "BaseJob",
+    "Batch",
+    "BatchCounts",
+    "BatchFinishedError",
     "Configured",
     "Discard",
     "DiscoveryError",
@@ -60,5 +71,7 @@ __all__ = [
     "Step",
     "StepError",
     "UnknownJobError",
+    "after",
+    "chain",
     "current_job",
 ]

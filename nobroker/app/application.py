@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from nobroker.app import discovery, inline, people
+from nobroker.app import batches, discovery, inline, people
 from nobroker.app.base import BaseJob, define
 from nobroker.app.context import Arguments, JobContext
 from nobroker.app.definition import Definition, JobFunction, PreparedJob
@@ -23,6 +23,7 @@ from nobroker.app.runner import Middleware, Runner
 from nobroker.app.serializers import Serializers
 from nobroker.app.serving import Service
 from nobroker.app.timeouts import ThreadTimeouts
+from nobroker.app.watching import Usher
 from nobroker.clock import SystemClock
 from nobroker.queue import Queue
 from nobroker.worker import WorkerStats
@@ -77,7 +78,8 @@ class App:
         self._middleware: list[Middleware] = []
         self._timeouts = ThreadTimeouts()
         self._events: dict[str, list[Callable[..., Any]]] = {name: [] for name in EVENTS}
-        self._enqueuer = Enqueuer(lambda: self.queue, self._serializers)
+        self._enqueuer = Enqueuer(self, lambda: self.queue, self._serializers)
+        self._ushers: list[Usher] = []
         self.runner = Runner(
             self.jobs,
             self._serializers,
@@ -87,7 +89,7 @@ class App:
             now=lambda: self._clock.wall_us() / 1e6,
             grace=self._grace,
             on_error=self._job_error,
-            touched=lambda: None,
+            ended=self._ended,
         )
 
     def __repr__(self) -> str:
@@ -274,6 +276,55 @@ class App:
         if type(job_id) is not str:
             raise TypeError(f"job_id must be a str, not {type(job_id).__name__}")
         return self._enqueuer.handle(job_id)
+
+    def batch(
+        self,
+        description: str = "",
+        *,
+        on_success: PreparedJob | None = None,
+        on_failure: PreparedJob | None = None,
+        on_finish: PreparedJob | None = None,
+        metadata: Any = None,
+    ) -> batches.Block:
+        """``with app.batch("import") as batch:`` the jobs enqueued inside belong together. They are enqueued
+        with one write at the block's end; an exception that leaves the block enqueues nothing.
+
+        Args:
+            description: for people.
+            on_success: a job, made by ``build``, that is enqueued once when all members are done.
+            on_failure: when all have ended and some are dead.
+            on_finish: when all have ended.
+            metadata: any value that could be an argument, kept with the batch.
+
+        Raises:
+            TypeError, ValueError: a callback that ``build`` did not make, or of another `App`.
+            SerializationError: a value can't be stored.
+        """
+        callbacks = {"on_success": on_success, "on_failure": on_failure, "on_finish": on_finish}
+        return batches.begin(self, description, callbacks, metadata)
+
+    def find_batch(self, batch_id: str) -> batches.Batch:
+        """The batch with this id, from any process.
+
+        Raises:
+            JobNotFoundError: there is none (any more).
+        """
+        if type(batch_id) is not str:
+            raise TypeError(f"batch_id must be a str, not {type(batch_id).__name__}")
+        batch = self._batch(batch_id, None)
+        batch.counts()
+        return batch
+
+    def _batch(self, batch_id: str, ended: Any) -> batches.Batch:
+        return batches.Batch(self, batch_id, ended)
+
+    def _ended(self, context: JobContext) -> None:
+        for usher in self._ushers:
+            usher.ended(context)
+
+    def _look_soon(self, record_id: str) -> None:
+        for usher in self._ushers:
+            usher.look_soon(record_id)
 
     def _enqueue(self, prepared: PreparedJob) -> JobHandle[Any]:
         return self._enqueuer.one(prepared)

@@ -6,11 +6,15 @@ import logging
 import time
 from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nobroker.errors import JobNotFoundError
 from nobroker.job import Job
 from nobroker.queue import Queue
+
+if TYPE_CHECKING:
+    from nobroker.app.application import App
+    from nobroker.app.batches import Batch
 
 _LOGGER: Final = logging.getLogger("nobroker.job")
 _LOOK_EVERY_S: Final = 0.25
@@ -63,9 +67,12 @@ class JobContext:
     _held: Job | None
     _queue: Queue | None
     _state: dict[str, Any]
+    _app: App
     _batch_id: str | None
     _stopping: Callable[[], bool]
     _stale: bool
+    _ended: Any
+    _then: str | None
 
     def _begin(
         self, name: str, arguments: Arguments, queue_name: str, held: Job | None, queue: Queue | None
@@ -79,7 +86,7 @@ class JobContext:
         self._cancelled = False
         self._looked = 0.0
         self._state = {}
-        self._batch_id = None
+        self._batch_id = self._ended = self._then = None
         self._stopping = _never
         self._stale = False
         self.id = None
@@ -101,6 +108,11 @@ class JobContext:
             _LOGGER,
             {"job_id": self.id or "-", "job_class": self.job_class, "job_queue": self.queue_name},
         )
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that the job belongs to, or whose callback it is; None for a job on its own."""
+        return None if self._batch_id is None else self._app._batch(self._batch_id, self._ended)
 
     @property
     def cancelled(self) -> bool:

@@ -67,6 +67,7 @@ class Definition:
     def begin(self, arguments: Arguments, queue_name: str, held: Any, queue: Any) -> JobContext:
         """A context for one run."""
         context = self.context()
+        context._app = self.app
         context.priority = self.options.priority
         context.metadata = None
         context._begin(self.name, arguments, queue_name, held, queue)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any, NamedTuple
 
 from nobroker.app import envelope
+from nobroker.app.collecting import NOT_YET, Collector, Member, collector_of
 from nobroker.app.context import Arguments
 from nobroker.app.definition import Definition, PreparedJob
 from nobroker.app.errors import AbortEnqueue
@@ -30,11 +31,16 @@ class Terms(NamedTuple):
 
 
 class Enqueuer:
-    """Enqueues calls of one application."""
+    """Enqueues calls of one application; inside a block of a batch, collects them."""
 
-    def __init__(self, queue: Callable[[], Queue], serializers: Serializers) -> None:
+    def __init__(self, owner: object, queue: Callable[[], Queue], serializers: Serializers) -> None:
+        self._owner = owner
         self._queue = queue
         self._serializers = serializers
+
+    def collector(self) -> Collector | None:
+        """Where calls go for now; None: to the queue."""
+        return collector_of(self._owner)
 
     def handle(self, job_id: str | None, **more: Any) -> JobHandle[Any]:
         return JobHandle(self._queue, self._serializers, job_id, **more)
@@ -56,18 +62,30 @@ class Enqueuer:
                     if isinstance(manager, AbstractContextManager):
                         stack.enter_context(manager)
                 handle = self._enqueued(prepared)
-                context.id = handle.id
         except AbortEnqueue:
             if handle is None:
                 return self.handle(None, created=False)
             raise
         if handle is None:
             return self.handle(None, created=False, why_none="a hook around_enqueue swallowed an error")
-        hooks.tell("after_enqueue", context)
+        done = handle
+
+        def tell() -> None:
+            context.id = done.id
+            hooks.tell("after_enqueue", context)
+
+        collector = self.collector()
+        if collector is None:
+            tell()
+        else:
+            collector.when_enqueued(tell)
         return handle
 
     def all(self, prepared: Sequence[PreparedJob]) -> Sequence[JobHandle[Any]]:
         """Enqueue calls with one write, all or none, without their hooks."""
+        collector = self.collector()
+        if collector is not None:
+            return self._collect(collector, prepared)
         return Handles(self._queue, self._serializers, self.jobs(prepared))
 
     def jobs(self, prepared: Sequence[PreparedJob]) -> Sequence[Job]:
@@ -87,7 +105,38 @@ class Enqueuer:
             ]
         )
 
+    def new_job(self, prepared: PreparedJob, **marks: Any) -> NewJob:
+        """A call as the queue takes it.
+
+        Args:
+            marks: fields of its `envelope.Call`.
+        """
+        payload = envelope.seal(self._serializers, prepared.call._replace(**marks))
+        lane, priority, delay, run_at, max_attempts, expires_in, metadata = self._terms(prepared)
+        return NewJob(
+            payload,
+            lane=lane,
+            priority=priority,
+            delay=delay,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            job_id=prepared.options.job_id,
+            expires_in=expires_in,
+            metadata=metadata,
+        )
+
+    def _collect(self, collector: Collector, prepared: Sequence[PreparedJob]) -> list[JobHandle[Any]]:
+        members = [
+            Member(self.new_job(one, batch=collector.batch_id), self.handle(None, why_none=NOT_YET))
+            for one in prepared
+        ]
+        collector.add(members)
+        return [member.handle for member in members]
+
     def _enqueued(self, prepared: PreparedJob) -> JobHandle[Any]:
+        collector = self.collector()
+        if collector is not None:
+            return self._collect(collector, [prepared])[0]
         payload = envelope.seal(self._serializers, prepared.call)
         lane, priority, delay, run_at, max_attempts, expires_in, metadata = self._terms(prepared)
         job = self._queue().enqueue(

@@ -1,25 +1,37 @@
 """A call as the payload of a job: the only place that knows its layout.
 
-``{"job": name, "args": [...], "kwargs": {...}, "batch": id, "then": true}``; only ``job`` and ``args`` are
-always there. ``batch`` names the batch that the job belongs to; ``then`` says that others wait for this job.
+``{"job": name, "args": [...], "kwargs": {...}, "batch": id, ...}``; only ``job`` and ``args`` are always
+there. The others are fields of `Call`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nobroker.app.serializers import Serializers
 from nobroker.errors import SerializationError
 
 
 class Call(NamedTuple):
-    """What is to be called."""
+    """What is to be called, and what the job has to do with others.
+
+    Attributes:
+        batch: the batch that it belongs to, or whose callback it is.
+        ended: of a callback: the content of the batch's ``end`` record.
+        then: the record that holds other jobs until this one is done.
+        held: the record that says so if what this job waited for can't come any more. See `records`.
+    """
 
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     batch: str | None = None
-    then: bool = False
+    ended: Any = None
+    then: str | None = None
+    held: str | None = None
+
+
+MARKS: Final = Call._fields[3:]
 
 
 def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
@@ -28,7 +40,7 @@ def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
     Raises:
         SerializationError: an argument can't be stored; it is named.
     """
-    name, args, kwargs, batch, then = call
+    name, args, kwargs, *marks = call
     pack = serializers.pack
     payload: dict[str, Any] = {
         "job": name,
@@ -36,11 +48,13 @@ def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
     }
     if kwargs:
         payload["kwargs"] = {key: pack(value, f"argument {key!r} of {name}") for key, value in kwargs.items()}
-    if batch is not None:
-        payload["batch"] = batch
-    if then:
-        payload["then"] = True
+    payload.update({mark: value for mark, value in zip(MARKS, marks, strict=True) if value is not None})
     return payload
+
+
+def with_ended(payload: dict[str, Any], ended: Any) -> dict[str, Any]:
+    """The payload of a callback, which says what became of its batch."""
+    return {**payload, "ended": ended}
 
 
 def name_in(payload: Any) -> str | None:
@@ -65,6 +79,5 @@ def opened(serializers: Serializers, payload: dict[str, Any]) -> Call:
         payload["job"],
         tuple([unpack(value) for value in payload["args"]]),
         {key: unpack(value) for key, value in kwargs.items()},
-        payload.get("batch"),
-        payload.get("then") is True,
+        *map(payload.get, MARKS),
     )

@@ -17,6 +17,10 @@ class DiscoveryError(NobrokerError):
     """A module with jobs could not be imported."""
 
 
+class BatchFinishedError(NobrokerError):
+    """The batch is over, so nothing can join it. Nothing was enqueued."""
+
+
 class JobFailedError(NobrokerError):
     """The job whose result was asked for is dead.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 from nobroker.app.errors import JobCancelledError, JobFailedError, ResultTimeoutError
+from nobroker.app.records import was_cancelled
 from nobroker.app.serializers import Serializers
 from nobroker.errors import JobNotFoundError
 from nobroker.job import Job, JobState
@@ -16,7 +17,6 @@ R = TypeVar("R")
 
 DISCARDED: Final = "discarded"
 """Name of the tag that a discarded job's reason is kept under, as its result."""
-_CANCELLED: Final = "cancelled"  # what the queue writes as the last error of a cancelled job
 _LOOK_S: Final = 0.001
 _LOOK_MOST_S: Final = 0.05
 
@@ -142,15 +142,18 @@ class JobHandle(Generic[R]):
         return f"<JobHandle {self._id or 'of a job that was not enqueued'}>"
 
     def _result_of(self, job: Job) -> R:
-        if job.last_error == _CANCELLED and job.result is None:
+        if was_cancelled(job):
             raise JobCancelledError(f"job {job.id} was cancelled")
         if discard_reason(job.result) is not None:
             return None  # type: ignore[return-value]  # it has none: it was discarded
         found: R = self._serializers.unpack(job.result)
         return found
 
-    def _enqueued(self, job: Job) -> None:
-        self._id, self.created = job.id, job.created
+    def _enqueued(self, job_id: str, *, created: bool) -> None:
+        self._id, self.created = job_id, created
+
+    def _not_enqueued(self, why: str) -> None:
+        self._why_none, self.created = why, False
 
 
 def discarded(reason: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from typing import Any, Final, Protocol
 
-from nobroker.app import envelope
+from nobroker.app import chains, envelope
 from nobroker.app.context import RELEASES, RETRIES, Arguments, JobContext, _current, _never
 from nobroker.app.definition import Definition
 from nobroker.app.errors import JobInterrupted, JobTimeoutError, UnknownJobError
@@ -51,7 +51,7 @@ class Runner:
         now: the wall clock, in seconds.
         grace: seconds for which a job of an unknown name may wait for somebody who knows it.
         on_error: told of each job that failed.
-        touched: told of each job that others wait for, when it ends here.
+        ended: told of each job that has run here, before that is written down.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Runner:
         now: Callable[[], float],
         grace: float,
         on_error: Callable[[JobContext, BaseException], None],
-        touched: Callable[[], None],
+        ended: Callable[[JobContext], None],
     ) -> None:
         self._definitions = definitions
         self._serializers = serializers
@@ -75,7 +75,7 @@ class Runner:
         self._now = now
         self._grace = grace
         self._on_error = on_error
-        self._touched = touched
+        self._ended = ended
 
     def __call__(self, job: Job, stopping: Callable[[], bool] = _never) -> Any:
         name = envelope.name_in(job.payload)
@@ -84,11 +84,16 @@ class Runner:
             raise self._unknown(job, name)
         call = envelope.opened(self._serializers, job.payload)
         context = definition.begin(Arguments(call.args, call.kwargs), job.lane, job, self._queue())
-        context._batch_id = call.batch
+        context._batch_id, context._ended, context._then = call.batch, call.ended, call.then
         context._stopping = stopping
-        return self.run(definition, context, waited_for=call.then or call.batch is not None)
+        if call.held is not None:
+            reason = chains.why_lost(self._queue(), job, call.held)
+            if reason is not None:
+                dead = Dead(reason, state={**context._state, chains.TOLD: True})
+                raise self._verdict_of_code(definition, context, dead)
+        return self.run(definition, context)
 
-    def run(self, definition: Definition, context: JobContext, *, waited_for: bool = False) -> Any:
+    def run(self, definition: Definition, context: JobContext) -> Any:
         """Run it: the result, packed; or a coroutine that gives it, where the job is async.
 
         Raises:
@@ -96,7 +101,7 @@ class Runner:
             Exception: anything else is a failure as the queue knows it.
         """
         if definition.is_async:
-            return self._run_async(definition, context, waited_for)
+            return self._run_async(definition, context)
         token = _current.set(context)
         try:
             try:
@@ -107,8 +112,7 @@ class Runner:
                 found = self._after_error(definition, context, error)
             return None if found is None else self._pack_result(context, found)
         finally:
-            if waited_for:
-                self._touched()
+            self._ended(context)
             _current.reset(token)
 
     # -- plain functions
@@ -134,7 +138,7 @@ class Runner:
 
     # -- async functions
 
-    async def _run_async(self, definition: Definition, context: JobContext, waited_for: bool) -> Any:
+    async def _run_async(self, definition: Definition, context: JobContext) -> Any:
         token = _current.set(context)
         try:
             try:
@@ -143,8 +147,7 @@ class Runner:
                 found = self._after_error(definition, context, error)
             return None if found is None else self._pack_result(context, found)
         finally:
-            if waited_for:
-                self._touched()
+            self._ended(context)
             _current.reset(token)
 
     async def _performed_async(self, definition: Definition, context: JobContext) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nobroker.app.watching import Usher
 from nobroker.worker import Worker, WorkerStats
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ class Service:
         queues: only these; None for all.
         threads: jobs at a time.
         batch: jobs that a thread takes at once; more than 1 is for tiny jobs.
-        once: work off what is due, then end.
+        once: work off what is due, and what becomes due by that: callbacks of batches, chains; then end.
         max_jobs: end after so many.
         handle_signals: stop at SIGINT and SIGTERM; see `Worker`.
         poll_interval: see `Worker`.
@@ -42,6 +44,9 @@ class Service:
         poll_interval: float = 0.1,
     ) -> None:
         self.app = app
+        self.usher = Usher(app.queue)
+        self._once = once
+        self._max_jobs = max_jobs
         self.worker = Worker(
             app.queue,
             partial(app.runner, stopping=self._is_stopping),
@@ -64,14 +69,32 @@ class Service:
         app._tell("on_start")
         app._tell("on_worker_start")
         try:
-            return self.worker.run()
+            app._ushers.append(self.usher)
+            with self.usher.beside():
+                return self._work()
         finally:
+            app._ushers.remove(self.usher)
             app._tell("on_worker_stop")
             app._tell("on_stop")
             app._tell("on_shutdown")
 
     def _is_stopping(self) -> bool:
         return self.worker.stopping
+
+    def _work(self) -> WorkerStats:
+        total = WorkerStats()
+        while True:
+            moved = self.usher.moved
+            stats = self.worker.run()
+            for field in fields(WorkerStats):
+                setattr(total, field.name, getattr(total, field.name) + getattr(stats, field.name))
+            if not self._once or self.worker.ended_by != "idle":
+                return total
+            self.usher.look()
+            if self.usher.moved == moved:
+                return total
+            if self._max_jobs is not None:
+                self.worker.max_jobs = self._max_jobs - total.leased
 
     def stop(self) -> None:
         """End in good order; from any thread."""

@@ -198,8 +198,8 @@ def release(state: State, head: Head, lsn: int) -> None:
         )
         state.wait_again(seq, entry, head["t"])
         # An expiry that has not passed yet still stands in the list.
-        if entry.attempts == 0 and 0 < lease.expires <= head["t"]:
-            key = (lease.expires, seq, seq, lease.priority, lease.max_attempts)
+        if entry.attempts == 0 and 0 < entry.expires <= head["t"]:
+            key = (entry.expires, seq, seq, entry.priority, entry.max_attempts)
             heapq.heappush(state.expiries, key)
 
 

@@ -45,6 +45,7 @@ class Worker:
 
     Attributes:
         stats: the counts of the present or last run.
+        ended_by: why the last run ended: "idle", "stop", "signal", "closed", "failure"; "" for `max_jobs`.
 
     Raises:
         TypeError: an argument of a wrong type, a bool as a number included.
@@ -82,6 +83,7 @@ class Worker:
         self.batch = _whole("batch", batch, 1, MAX_BATCH)
         self.lanes = None if lanes is None else _lanes(lanes)
         self.stats = WorkerStats()
+        self.ended_by = ""
         self._running = threading.Lock()
         self._stop_asked = False
         self._stopped = False
@@ -139,6 +141,7 @@ class Worker:
                 Conductor(run, self.handler, self.concurrency).conduct()
         finally:
             self._stopped, self._stop_asked = self.stopping, False
+            self.ended_by = "" if self._run is None else self._run.why
             self._run = None
             self._running.release()
         if run.failure is not None:
