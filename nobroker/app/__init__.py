@@ -2,7 +2,7 @@
 
 application.py  App: what people import; puts the parts together
 definition.py   one registered job; what `@app.job` gives
-base.py         jobs as classes
+base.py         jobs as classes; steps.py: long ones, that go on where they were interrupted
 options.py      what may be said of a job, where it is defined and where it is enqueued
 signatures.py   arguments are checked where they are given
 envelope.py     a call as a payload: the only place that knows the layout
@@ -35,12 +35,15 @@ from nobroker.app.errors import (
     DuplicateJobError,
     JobCancelledError,
     JobFailedError,
+    JobInterrupted,
     JobTimeoutError,
     ResultTimeoutError,
+    StepError,
     UnknownJobError,
 )
 from nobroker.app.handle import JobHandle, Progress
 from nobroker.app.rules import Discard, Rescue, Retry
+from nobroker.app.steps import Step
 
 __all__ = [
     "AbortEnqueue",
@@ -58,12 +61,15 @@ __all__ = [
     "JobFailedError",
     "JobFunction",
     "JobHandle",
+    "JobInterrupted",
     "JobTimeoutError",
     "PreparedJob",
     "Progress",
     "Rescue",
     "ResultTimeoutError",
     "Retry",
+    "Step",
+    "StepError",
     "UnknownJobError",
     "after",
     "chain",

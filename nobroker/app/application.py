@@ -31,6 +31,8 @@ from nobroker.worker import WorkerStats
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from nobroker.app.testing import AppTesting
+
 P = ParamSpec("P")
 R = TypeVar("R")
 J = TypeVar("J", bound=type[BaseJob])
@@ -74,11 +76,12 @@ class App:
         self._clock = options.get("clock") or SystemClock()
         self._opening = threading.Lock()
         self._opened: Queue | None = None
+        self._testing: AppTesting | None = None
         self._serializers = Serializers()
         self._middleware: list[Middleware] = []
         self._timeouts = ThreadTimeouts()
         self._events: dict[str, list[Callable[..., Any]]] = {name: [] for name in EVENTS}
-        self._enqueuer = Enqueuer(self, lambda: self.queue, self._serializers)
+        self._enqueuer = Enqueuer(self, lambda: self.queue, self._serializers, self._enqueued)
         self._ushers: list[Usher] = []
         self.runner = Runner(
             self.jobs,
@@ -98,7 +101,9 @@ class App:
 
     @property
     def queue(self) -> Queue:
-        """The queue below; opened when first asked for, and again after `close`."""
+        """The queue below; opened when first asked for, and again after `close`. In `testing`, another."""
+        if self._testing is not None:
+            return self._testing.queue
         found = self._opened
         if found is None:
             with self._opening:
@@ -218,6 +223,20 @@ class App:
         """Work jobs off in this process, until a signal or `Service.stop`. Options: see `Service`."""
         return Service(self, **options).run()
 
+    def testing(self, mode: str = "hold") -> AppTesting:
+        """For tests: a context manager, within which the application has a queue of its own in a directory
+        that is thrown away, under a clock that only the test moves. See `AppTesting`.
+
+        Args:
+            mode: ``"hold"``: jobs wait for `AppTesting.drain`. ``"inline"``: each runs where it is enqueued.
+
+        Raises:
+            ValueError: there is no such mode.
+        """
+        from nobroker.app.testing import AppTesting
+
+        return AppTesting(self, mode)
+
     # -- events; each is a decorator
 
     def on_start(self, function: E) -> E:
@@ -329,6 +348,10 @@ class App:
 
     def _enqueue(self, prepared: PreparedJob) -> JobHandle[Any]:
         return self._enqueuer.one(prepared)
+
+    def _enqueued(self) -> None:
+        if self._testing is not None:
+            self._testing._enqueued()
 
     def _perform_now(self, prepared: PreparedJob) -> Any:
         definition, call, said = prepared

@@ -11,15 +11,16 @@ from nobroker.app.definition import Configured, Definition, PreparedJob
 from nobroker.app.handle import JobHandle
 from nobroker.app.hooks import NAMES, Hooks
 from nobroker.app.options import DEFAULT_QUEUE, JobOptions, job_options
+from nobroker.app.steps import Steps
 
 _OPTIONS: Final = tuple(name for name in JobOptions._fields if name != "name")
 
 
-class BaseJob(JobContext):
+class BaseJob(Steps):
     """A job as a class: attributes say how, ``perform`` says what. Register it with ``@app.register``.
 
-    Inside ``perform``, ``self`` is this run of this job: see `JobContext`. Methods with the names of hooks
-    (``before_perform`` and its like) are its hooks.
+    Inside ``perform``, ``self`` is this run of this job: see `JobContext`, and `Steps` for long ones. Methods
+    with the names of hooks (``before_perform`` and its like) are its hooks.
 
     Attributes:
         queue: a name, or a function of the arguments that gives one (written as a ``staticmethod``).
@@ -37,7 +38,6 @@ class BaseJob(JobContext):
     discard: ClassVar[Any] = ()
     rescue: ClassVar[Any] = ()
     job_name: ClassVar[str | None] = None
-    definition: ClassVar[Definition | None] = None
 
     perform: Callable[..., Any]
 
@@ -116,13 +116,21 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function)
 
 
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
 def _refuse_near_misses(cls: type[BaseJob]) -> None:
     """An attribute that is nearly an option would be passed over without a word."""
     names = (*_OPTIONS, *NAMES, "perform", "job_name")
     for kind in cls.__mro__:
-        if kind in (BaseJob, JobContext, object):
+        if kind in (BaseJob, Steps, JobContext, object):
             continue
         for attribute in vars(kind):
+            if _is_private(attribute) and hasattr(BaseJob, attribute):
+                raise TypeError(
+                    f"{cls.__qualname__}.{attribute}: BaseJob has one of this name for itself; take another"
+                )
             if attribute.startswith("_") or hasattr(BaseJob, attribute) or attribute in names:
                 continue
             near = get_close_matches(attribute, names, 1, 0.85)

@@ -281,6 +281,7 @@ class Block:
             collector.given_up(f"the write of its batch failed: {type(failure).__name__}: {failure}")
             raise
         collector.enqueued()
+        self._batch._app._enqueuer.enqueued()
 
 
 def begin(app: App, description: str, callbacks: dict[str, PreparedJob | None], metadata: Any) -> Block:

@@ -146,6 +146,7 @@ def _enqueue(app: App, watch_id: str, links: list[Link], news: list[NewJob]) -> 
         return [member.handle for member in members]
     jobs = app.queue.enqueue_all([record, *news], all_new=True)[1:]
     app._look_soon(watch_id)
+    app._enqueuer.enqueued()
     return [app._enqueuer.handle(job.id) for job in jobs]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -69,6 +69,8 @@ class JobContext:
     _state: dict[str, Any]
     _app: App
     _batch_id: str | None
+    _stopping: Callable[[], bool]
+    _stale: bool
     _ended: Any
     _then: str | None
 
@@ -85,6 +87,8 @@ class JobContext:
         self._looked = 0.0
         self._state = {}
         self._batch_id = self._ended = self._then = None
+        self._stopping = _never
+        self._stale = False
         self.id = None
         self.attempts = self.executions = 1
         if held is not None:
@@ -152,6 +156,19 @@ class JobContext:
         if self._held is not None and self._queue is not None:
             job = self._queue.extend(self._held, self._queue.visibility_timeout, state=self._state)
             self._cancelled = job.cancel_requested
+        self._stale = False
+
+    def _finish(self) -> None:
+        """Called when the code of an async job has returned; raises when it left something undone."""
+
+    def _settle(self, *, interrupted: bool) -> None:
+        """Called when the run ends by an error or a verdict: brings `_state` up to date. Where what is kept
+        with the job is older than that, `_stale` is true.
+        """
+
+
+def _never() -> bool:
+    return False
 
 
 _current: ContextVar[JobContext | None] = ContextVar("nobroker_current_job", default=None)

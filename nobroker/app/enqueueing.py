@@ -32,9 +32,21 @@ class Terms(NamedTuple):
 
 
 class Enqueuer:
-    """Enqueues calls of one application; inside a block of a batch, collects them."""
+    """Enqueues calls of one application; inside a block of a batch, collects them.
 
-    def __init__(self, owner: object, queue: Callable[[], Queue], serializers: Serializers) -> None:
+    Attributes:
+        enqueued: to be called after everything that has enqueued jobs, in that thread: in tests they may run
+            there.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        queue: Callable[[], Queue],
+        serializers: Serializers,
+        enqueued: Callable[[], None],
+    ) -> None:
+        self.enqueued = enqueued
         self._owner = owner
         self._queue = queue
         self._serializers = serializers
@@ -49,6 +61,11 @@ class Enqueuer:
 
     def one(self, prepared: PreparedJob) -> JobHandle[Any]:
         """Enqueue a call, with its hooks."""
+        handle = self._one(prepared)
+        self.enqueued()
+        return handle
+
+    def _one(self, prepared: PreparedJob) -> JobHandle[Any]:
         hooks = prepared.definition.hooks
         if not hooks.any(ENQUEUE):
             return self._enqueued(prepared)
@@ -88,7 +105,9 @@ class Enqueuer:
         collector = self.collector()
         if collector is not None:
             return self._collect(collector, prepared)
-        return Handles(self._queue, self._serializers, self.jobs(prepared))
+        handles = Handles(self._queue, self._serializers, self.jobs(prepared))
+        self.enqueued()
+        return handles
 
     def jobs(self, prepared: Sequence[PreparedJob]) -> Sequence[Job]:
         """As `all`; the queue's jobs."""

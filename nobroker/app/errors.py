@@ -47,5 +47,17 @@ class JobTimeoutError(NobrokerError, TimeoutError):
     """Raised inside a job that ran longer than its ``timeout``."""
 
 
+class StepError(NobrokerError):
+    """The steps of a job do not fit together, or not to those that an earlier run has left."""
+
+
+class JobInterrupted(BaseException):
+    """Raised by a step at a checkpoint, when the job is to let go here: it goes on elsewhere, later.
+
+    No failure, and below `BaseException`, so that ``except Exception`` around one row of a thousand does not
+    take it for one. Code that catches it to clear up raises it again.
+    """
+
+
 class AbortEnqueue(Exception):
     """Raised by ``before_enqueue`` or ``around_enqueue``: do not enqueue this job."""

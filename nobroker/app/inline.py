@@ -23,7 +23,7 @@ def perform(runner: Runner, definition: Definition, context: JobContext) -> Any:
     try:
         found = runner.run(definition, context)
         if definition.is_async:
-            found = _run_to_end(found)
+            found = run_to_end(found)
     except Failed as verdict:
         if isinstance(verdict.error, BaseException):
             raise verdict.error from verdict.error.__cause__
@@ -31,8 +31,8 @@ def perform(runner: Runner, definition: Definition, context: JobContext) -> Any:
     return None if discard_reason(found) is not None else runner.unpack_result(found)
 
 
-def _run_to_end(work: Any) -> Any:
-    """Also where a loop runs already, in this thread: on another one then, in a thread of its own."""
+def run_to_end(work: Any) -> Any:
+    """What a coroutine gives. Where a loop runs in this thread: on another one, in a thread of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

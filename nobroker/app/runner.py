@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contex
 from typing import Any, Final, Protocol
 
 from nobroker.app import chains, envelope
-from nobroker.app.context import RELEASES, RETRIES, Arguments, JobContext, _current
+from nobroker.app.context import RELEASES, RETRIES, Arguments, JobContext, _current, _never
 from nobroker.app.definition import Definition
-from nobroker.app.errors import JobTimeoutError, UnknownJobError
+from nobroker.app.errors import JobInterrupted, JobTimeoutError, UnknownJobError
 from nobroker.app.handle import discarded
 from nobroker.app.hooks import PERFORM, manager_of
 from nobroker.app.rules import match
@@ -43,7 +43,8 @@ class Timeouts(Protocol):
 
 
 class Runner:
-    """Runs jobs of one application; called with each leased `Job`, as a `Worker` does.
+    """Runs jobs of one application; called with each leased `Job`, as a `Worker` does, and with what tells
+    whether that worker is stopping.
 
     Args:
         definitions: the application's jobs by name.
@@ -76,7 +77,7 @@ class Runner:
         self._on_error = on_error
         self._ended = ended
 
-    def __call__(self, job: Job) -> Any:
+    def __call__(self, job: Job, stopping: Callable[[], bool] = _never) -> Any:
         name = envelope.name_in(job.payload)
         definition = None if name is None else self._definitions.get(name)
         if definition is None:
@@ -84,6 +85,7 @@ class Runner:
         call = envelope.opened(self._serializers, job.payload)
         context = definition.begin(Arguments(call.args, call.kwargs), job.lane, job, self._queue())
         context._batch_id, context._ended, context._then = call.batch, call.ended, call.then
+        context._stopping = stopping
         if call.held is not None:
             reason = chains.why_lost(self._queue(), job, call.held)
             if reason is not None:
@@ -159,6 +161,7 @@ class Runner:
                     await stack.enter_async_context(manager)
             await hooks.call_async("before_perform", context)
             found = await _within(definition.call(context), definition.options.timeout, definition)
+            context._finish()
             await hooks.tell_async("after_perform", context)
         return found
 
@@ -175,6 +178,11 @@ class Runner:
         Raises:
             Verdict, BaseException: it is not.
         """
+        error = _without_interruptions(error)
+        context._settle(interrupted=isinstance(error, JobInterrupted))
+        if isinstance(error, JobInterrupted):
+            _log.info("event=job.interrupted class=%s id=%s why=%s", definition.name, context.id, error)
+            raise self._verdict_of_code(definition, context, RetryLater(0)) from error
         if isinstance(error, Verdict):
             raise self._verdict_of_code(definition, context, error)
         if not isinstance(error, Exception):
@@ -203,6 +211,8 @@ class Runner:
         if isinstance(verdict, RetryLater):
             verdict.state = {**context._state, RELEASES: context._state.get(RELEASES, 0) + 1}
         elif isinstance(verdict, Dead):
+            if context._stale:
+                verdict.state = context._state
             self._on_error(context, verdict)
             definition.hooks.tell("after_dead", context, verdict)
         return verdict
@@ -228,12 +238,14 @@ class Runner:
         if context.attempts - retried >= limit:
             return self._dead(definition, context, error)
         self._on_error(context, error)
+        if context._stale:
+            return Failed(error, dead=False, state=context._state)
         return Failed(error, dead=False) if definition.options.retry else error
 
     def _dead(self, definition: Definition, context: JobContext, error: BaseException) -> BaseException:
         self._on_error(context, error)
         definition.hooks.tell("after_dead", context, error)
-        return Failed(error, dead=True)
+        return Failed(error, dead=True, state=context._state if context._stale else None)
 
     def _unknown(self, job: Job, name: str | None) -> Verdict:
         what = f"job {name!r}" if name is not None else "a payload that no application made"
@@ -308,6 +320,18 @@ def _not_awaited(definition: Definition, found: Any) -> TypeError:
         f"{definition.name} is a plain function and returned {type(found).__name__}, which nothing would "
         "await; make it async def"
     )
+
+
+def _without_interruptions(error: BaseException) -> BaseException:
+    """Out of a group of errors, as a task group raises: the interruption, when there is nothing else in it;
+    what else is in it, when there is.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    interrupted, rest = error.split(JobInterrupted)
+    if interrupted is None:
+        return error
+    return rest if rest is not None else JobInterrupted("a task of it was interrupted")
 
 
 def _reason(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nobroker.app.watching import Usher
@@ -53,7 +54,7 @@ class Service:
         self._max_jobs = max_jobs
         self.worker = Worker(
             app.queue,
-            app.runner,
+            partial(app.runner, stopping=self._is_stopping),
             concurrency=threads,
             batch=batch,
             idle_timeout=0.0 if once else None,
@@ -81,6 +82,9 @@ class Service:
             app._tell("on_worker_stop")
             app._tell("on_stop")
             app._tell("on_shutdown")
+
+    def _is_stopping(self) -> bool:
+        return self.worker.stopping
 
     def _work(self) -> WorkerStats:
         total = WorkerStats()
