@@ -91,7 +91,8 @@ def test_files_shown_in_the_documents_are_the_files() -> None:
         for path in DOCUMENTS
         for match in _FILE.finditer(path.read_text(encoding="utf-8"))
     ]
-    assert {path for path, _ in shown} == {"examples/first.py", "examples/work.py"}
+    files = {"examples/first.py", "examples/work.py", "examples/quickstart/jobs/__init__.py"}
+    assert {path for path, _ in shown} == files
     for path, body in shown:
         assert body == (ROOT / path).read_text(encoding="utf-8"), path
 
