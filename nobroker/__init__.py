@@ -7,6 +7,7 @@ from nobroker.backoff import BackoffPolicy
 from nobroker.errors import (
     CompactionError,
     CorruptLogError,
+    JobExistsError,
     JobNotFoundError,
     LockTimeoutError,
     NobrokerError,
@@ -16,7 +17,7 @@ from nobroker.errors import (
     SerializationError,
     StorageError,
 )
-from nobroker.job import Job, JobState
+from nobroker.job import Job, JobState, NewJob
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
@@ -57,12 +58,14 @@ __all__ = [
     "Job",
     "JobCancelledError",
     "JobContext",
+    "JobExistsError",
     "JobFailedError",
     "JobHandle",
     "JobNotFoundError",
     "JobState",
     "JobTimeoutError",
     "LockTimeoutError",
+    "NewJob",
     "NobrokerError",
     "NotLeasedError",
     "Queue",

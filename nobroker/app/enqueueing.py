@@ -13,8 +13,8 @@ from nobroker.app.errors import AbortEnqueue
 from nobroker.app.handle import Handles, JobHandle
 from nobroker.app.hooks import ENQUEUE
 from nobroker.app.serializers import Serializers
-from nobroker.job import Job
-from nobroker.queue import NewJob, Queue
+from nobroker.job import Job, NewJob
+from nobroker.queue import Queue
 
 
 class Terms(NamedTuple):

@@ -20,6 +20,7 @@ from nobroker.stores.following import INDEXED, MOVED, Options
 from nobroker.stores.leasing import Leaser
 from nobroker.stores.looking import Looker
 from nobroker.stores.lookup import Lookup
+from nobroker.stores.mixed import MixedEnqueuer
 from nobroker.stores.moving import Mover
 from nobroker.stores.rows import index_rows
 from nobroker.stores.session import Session
@@ -39,6 +40,7 @@ class LogStore:
         self._session = session = Session(directory, name, options, clock)
         self._lookup = Lookup(session)
         self._enqueuer = Enqueuer(session, self._lookup)
+        self._mixed = MixedEnqueuer(session, self._lookup)
         self._leaser = Leaser(session)
         self._settler = Settler(session, self._lookup, self._leaser)
         self._looker = Looker(session, self._lookup)
@@ -75,6 +77,11 @@ class LogStore:
         job = self._enqueuer.enqueue_one(new)
         self._upkeep()
         return job
+
+    def enqueue_all(self, groups: Sequence[NewJobs], all_new: bool) -> list[Job]:
+        jobs = self._mixed.enqueue(groups, all_new)
+        self._upkeep()
+        return jobs
 
     def restore(self, jobs: Iterable[Job]) -> int:
         added = self._enqueuer.restore(jobs)
@@ -141,8 +148,8 @@ class LogStore:
     def get(self, job_id: str) -> Job:
         return self._looker.get(job_id)
 
-    def stats(self, lane: str | None) -> QueueStats:
-        return self._looker.stats(lane)
+    def stats(self, lane: str | None, seqs: range | None) -> QueueStats:
+        return self._looker.stats(lane, seqs)
 
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]:
         return self._looker.jobs(state, lane)

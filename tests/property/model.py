@@ -146,10 +146,10 @@ class Model:
         """Those that are due, in the order of delivery."""
         return sorted((job for job in self.jobs.values() if self.due(job)), key=lambda job: job.key)
 
-    def counts(self, lane: str | None = None) -> tuple[int, int, int, int, int]:
+    def counts(self, lane: str | None = None, *, seqs: range | None = None) -> tuple[int, int, int, int, int]:
         found = dict.fromkeys(("ready", "delayed", "leased", "done", "dead"), 0)
         for job in self.jobs.values():
-            if lane is None or job.lane == lane:
+            if (lane is None or job.lane == lane) and (seqs is None or job.seq in seqs):
                 state = job.state if job.state != "ready" or self.due(job) else "delayed"
                 found[state] += 1
         ready, delayed, leased, done, dead = found.values()

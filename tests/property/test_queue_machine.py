@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from nobroker import Job, JobNotFoundError, NotLeasedError
+from nobroker import Job, JobExistsError, JobNotFoundError, NewJob, NotLeasedError
 
 from .handles import LANES, Handles, handles
 from .model import shown
@@ -107,6 +107,35 @@ class QueueMachine(Handles):
             known.add(job.id)
             if job.created:
                 model.add(job, own=ids is not None, wall=False, payload=payload)
+
+    @rule(
+        h=handles,
+        kinds=st.lists(st.tuples(priorities, lanes, seconds, st.none() | own_ids), min_size=1, max_size=8),
+        times=st.sampled_from([1, 1, 40]),
+        all_new=st.booleans(),
+    )
+    def enqueue_all(self, h: int, kinds: list[Any], times: int, all_new: bool) -> None:
+        model = self.write()
+        jobs = [
+            NewJob(self.payload(), priority=priority, lane=lane, delay=delay, job_id=own)
+            for priority, lane, delay, own in kinds
+            for _ in range(times)
+        ]
+        known = set(model.ids)
+        own_ones = [job.job_id for job in jobs if job.job_id is not None]
+        if all_new and (known.intersection(own_ones) or len(set(own_ones)) < len(own_ones)):
+            with pytest.raises(JobExistsError):
+                self.queue(h).enqueue_all(jobs, all_new=True)
+            return
+        made = self.queue(h).enqueue_all(jobs, all_new=all_new)
+        self.check_new(made)
+        created = [job.seq for job in made if job.created]
+        assert created == list(range(created[0], created[0] + len(created))) if created else True
+        for new, job in zip(jobs, made, strict=True):
+            assert job.created == (new.job_id is None or new.job_id not in known)
+            known.add(job.id)
+            if job.created:
+                model.add(job, own=new.job_id is not None, wall=False, payload=new.payload)
 
     # -- taking out
 
