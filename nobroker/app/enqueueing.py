@@ -32,9 +32,12 @@ class Terms(NamedTuple):
 class Enqueuer:
     """Enqueues calls of one application."""
 
-    def __init__(self, queue: Callable[[], Queue], serializers: Serializers) -> None:
+    def __init__(
+        self, queue: Callable[[], Queue], serializers: Serializers, now: Callable[[], float]
+    ) -> None:
         self._queue = queue
         self._serializers = serializers
+        self._now = now
 
     def handle(self, job_id: str | None, **more: Any) -> JobHandle[Any]:
         return JobHandle(self._queue, self._serializers, job_id, **more)
@@ -44,9 +47,9 @@ class Enqueuer:
         hooks = prepared.definition.hooks
         if not hooks.any(ENQUEUE):
             return self._enqueued(prepared)
-        context = prepared.definition.begin(
-            Arguments(prepared.call.args, prepared.call.kwargs), self._terms(prepared).lane, None, None
-        )
+        terms = self._terms(prepared)
+        arguments = Arguments(prepared.call.args, prepared.call.kwargs)
+        context = prepared.definition.begin(arguments, terms.lane, terms.priority, self._now())
         context.metadata = prepared.options.metadata
         handle = None
         try:
@@ -113,7 +116,7 @@ class Enqueuer:
             said.wait_until,
             self._leases(definition),
             options.expires_in if said.expires_in is None else said.expires_in,
-            said.metadata,
+            self._serializers.pack(said.metadata, "metadata"),
         )
 
     def _leases(self, definition: Definition) -> int:
