@@ -43,12 +43,14 @@ class Enqueuer:
         owner: object,
         queue: Callable[[], Queue],
         serializers: Serializers,
+        now: Callable[[], float],
         enqueued: Callable[[], None],
     ) -> None:
         self.enqueued = enqueued
         self._owner = owner
         self._queue = queue
         self._serializers = serializers
+        self._now = now
 
     def collector(self) -> Collector | None:
         """Where calls go for now; None: to the queue."""
@@ -67,9 +69,9 @@ class Enqueuer:
         hooks = prepared.definition.hooks
         if not hooks.any(ENQUEUE):
             return self._enqueued(prepared)
-        context = prepared.definition.begin(
-            Arguments(prepared.call.args, prepared.call.kwargs), self._terms(prepared).lane, None, None
-        )
+        terms = self._terms(prepared)
+        arguments = Arguments(prepared.call.args, prepared.call.kwargs)
+        context = prepared.definition.begin(arguments, terms.lane, terms.priority, self._now())
         context.metadata = prepared.options.metadata
         handle = None
         try:
@@ -181,7 +183,7 @@ class Enqueuer:
             said.wait_until,
             self._leases(definition),
             options.expires_in if said.expires_in is None else said.expires_in,
-            said.metadata,
+            self._serializers.pack(said.metadata, "metadata"),
         )
 
     def _leases(self, definition: Definition) -> int:

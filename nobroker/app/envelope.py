@@ -69,15 +69,23 @@ def opened(serializers: Serializers, payload: dict[str, Any]) -> Call:
     """The call in a payload that has a name.
 
     Raises:
-        SerializationError: a value in it can't be restored here.
+        UnknownSerializerError: a serializer is missing here.
+        Exception: what a serializer raised; a note names the argument.
     """
-    kwargs = payload.get("kwargs", {})
+    name, kwargs = payload["job"], payload.get("kwargs", {})
     if type(kwargs) is not dict:
-        raise SerializationError(f"the keyword arguments of {payload['job']} are {kwargs!r:.100}, not a dict")
-    unpack = serializers.unpack
+        raise SerializationError(f"the keyword arguments of {name} are {kwargs!r:.100}, not a dict")
+
+    def restored(place: object, value: Any) -> Any:
+        try:
+            return serializers.unpack(value)
+        except Exception as error:
+            error.add_note(f"while restoring argument {place!r} of {name}")
+            raise
+
     return Call(
-        payload["job"],
-        tuple([unpack(value) for value in payload["args"]]),
-        {key: unpack(value) for key, value in kwargs.items()},
+        name,
+        tuple([restored(index, value) for index, value in enumerate(payload["args"])]),
+        {key: restored(key, value) for key, value in kwargs.items()},
         *map(payload.get, MARKS),
     )

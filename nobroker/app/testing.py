@@ -283,7 +283,7 @@ class AppTesting:
             0.0 if held else round(max(0.0, job.available_at - now), 6),
             held,
             job.priority,
-            job.metadata,
+            self.app._serializers.unpack(job.metadata),
             job.id,
         )
 
