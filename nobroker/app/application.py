@@ -119,7 +119,9 @@ class App:
         return found
 
     def close(self) -> None:
-        """Let go of the queue's files. Closing twice is harmless."""
+        """Let go of the queue's files. Closing twice is harmless; in `testing`, nothing is closed."""
+        if self._testing is not None:
+            return
         with self._opening:
             found, self._opened = self._opened, None
         if found is not None:
