@@ -17,7 +17,7 @@ from nobroker.app.definition import Definition, JobFunction, PreparedJob
 from nobroker.app.enqueueing import Enqueuer
 from nobroker.app.errors import DuplicateJobError
 from nobroker.app.handle import JobHandle
-from nobroker.app.hooks import Hooks
+from nobroker.app.hooks import is_plain
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
 from nobroker.app.rules import seconds_of
@@ -166,14 +166,12 @@ class App:
     ) -> JobFunction[Any, Any, Any]:
         if not inspect.isfunction(function):
             raise TypeError(f"@app.job is for functions, not {function!r}; for classes: @app.register")
-        hooks = Hooks(function.__qualname__, is_async=inspect.iscoroutinefunction(function))
         definition = Definition(
             self,
             function,
             function,
             job_options(function.__qualname__, options),
             context=JobContext,
-            hooks=hooks,
         )
         made: JobFunction[Any, Any, Any] = JobFunction(definition, function)
         self._add(definition)
@@ -274,7 +272,7 @@ class App:
         return self._on("on_job_error", function)
 
     def _on(self, event: str, function: E) -> E:
-        if not callable(function) or inspect.iscoroutinefunction(function):
+        if not is_plain(function):
             raise TypeError(f"{event} takes a plain function, not {function!r}")
         self._events[event].append(function)
         return function

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from nobroker.app.context import Arguments, JobContext
 from nobroker.app.definition import Configured, Definition, PreparedJob
 from nobroker.app.handle import JobHandle
-from nobroker.app.hooks import NAMES, Hooks
+from nobroker.app.hooks import NAMES
 from nobroker.app.options import DEFAULT_QUEUE, EnqueueOptions, JobOptions, job_options
 from nobroker.app.steps import Steps
 
@@ -104,7 +104,6 @@ def define(app: Any, cls: type[BaseJob]) -> Definition:
         perform,
         options,
         context=cls,
-        hooks=Hooks(cls.__qualname__, is_async=inspect.iscoroutinefunction(perform)),
     )
     for name in NAMES:
         hook = getattr(cls, name, None)

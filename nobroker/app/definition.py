@@ -41,7 +41,6 @@ class Definition:
         options: JobOptions,
         *,
         context: type[JobContext],
-        hooks: Hooks,
     ) -> None:
         method = context is not JobContext
         _refuse_generators(target.__qualname__, function)
@@ -52,8 +51,8 @@ class Definition:
         self.module = target.__module__
         self.source = _source(function)
         self.context = context
-        self.hooks = hooks
         self.is_async = inspect.iscoroutinefunction(function)
+        self.hooks = Hooks(self.name, is_async=self.is_async)
         self.check = checker(function, self.name, method=method)
         self._function = function
         self._method = method

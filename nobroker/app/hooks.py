@@ -57,6 +57,8 @@ class Hooks:
                 f"{name} of {self.owner} is async, and nothing would await it; "
                 "only the perform hooks of an async job may be"
             )
+        if inspect.isgeneratorfunction(hook) and not name.startswith("around_"):
+            raise TypeError(f"{name} of {self.owner} has a yield, so that calling it would run none of it")
         self._hooks.setdefault(name, []).append(hook)
         return hook
 
@@ -74,7 +76,7 @@ class Hooks:
         """Call the hooks of one kind; what one raises is raised, with a note that names it."""
         for hook in self.of(name):
             with noted(self._words(name, hook)):
-                hook(context)
+                _refuse_awaitable(hook(context))
 
     async def call_async(self, name: str, context: JobContext) -> None:
         """As `call`; awaits those that are to be awaited."""
@@ -88,7 +90,7 @@ class Hooks:
         """Call hooks for what is over: what they raise is logged."""
         for hook in self.of(name):
             try:
-                hook(context, *args)
+                _refuse_awaitable(hook(context, *args))
             except Exception:
                 self._log(name, hook, context)
 
@@ -116,6 +118,19 @@ class Hooks:
         """What the around-hooks make, to be entered in this order."""
         for hook in self.of(name):
             yield manager_of(hook, context, self._words(name, hook))
+
+
+def _refuse_awaitable(found: Any) -> None:
+    if found is not None and inspect.isawaitable(found):
+        if inspect.iscoroutine(found):
+            found.close()  # it would complain itself that nobody awaited it
+        raise TypeError(f"it returned {type(found).__name__}, which nothing would await here")
+
+
+def is_plain(function: Any) -> bool:
+    """Whether a call of it does all that it does."""
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return callable(function) and not any(kind(function) for kind in kinds)
 
 
 def name_of(hook: Callable[..., Any]) -> str:
