@@ -117,7 +117,11 @@ class ReadyIndex(Waiting):
             avail, seq, run = queue.pop(0)
             if run is None:
                 entry = self._entries.get(seq)
-                if entry is not None and entry.avail == avail and self._pages.code(seq) == RETRY_LATER:
+                if (
+                    entry is not None
+                    and (entry.avail, entry.wall) == (avail, queue is self.later_wall)
+                    and self._pages.code(seq) == RETRY_LATER
+                ):
                     self._pages.put(seq, RETRY)
                     self.add_own(seq, later=False)
                 continue

@@ -45,10 +45,10 @@ class Waiting:
                     seen.add(seq)
                 yield seq
         for queue in (self.later, self.later_wall):
-            later = [row for row in queue if lanes is None or self._lane_of(row) in lanes]
-            for _, _, seq in heapq.merge(*(_later_keys(*row, self._entries) for row in later)):
-                code = self._pages.code(seq)
-                if code in (DELAYED, RETRY_LATER) and seq not in seen:
+            wall = queue is self.later_wall
+            mine = [row for row in queue if lanes is None or self._lane_of(row) in lanes]
+            for _, _, seq, code in heapq.merge(*(_later_keys(*row, self._entries, wall) for row in mine)):
+                if code == self._pages.code(seq) and seq not in seen:
                     if code == RETRY_LATER:
                         seen.add(seq)
                     yield seq
@@ -100,11 +100,14 @@ def _row_keys(row: Row) -> Iterator[Key]:
     return iter([row[:3]]) if row[3] is None else row[3].keys()
 
 
-def _later_keys(avail: int, seq: int, run: Run | None, entries: Entries) -> Iterator[Key]:
+def _later_keys(
+    avail: int, seq: int, run: Run | None, entries: Entries, wall: bool
+) -> Iterator[tuple[int, int, int, int]]:
+    """The keys of a row, with the code that its jobs have while it speaks of them."""
     if run is not None:
         for nprio, due, number in run.keys():  # noqa: SIM118
-            yield due, nprio, number
+            yield due, nprio, number, DELAYED
         return
     entry = entries.get(seq)
-    if entry is not None and entry.avail == avail:
-        yield avail, -entry.priority, seq
+    if entry is not None and (entry.avail, entry.wall) == (avail, wall):
+        yield avail, -entry.priority, seq, RETRY_LATER

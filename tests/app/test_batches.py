@@ -12,7 +12,6 @@ import pytest
 
 from nobroker import (
     AbortEnqueue,
-    App,
     Batch,
     BatchFinishedError,
     JobHandle,
@@ -139,10 +138,17 @@ def test_a_callback_that_fails_is_a_failed_job(trial: Trial) -> None:
 
 def test_an_exception_that_leaves_the_block_enqueues_nothing(trial: Trial) -> None:
     handles: list[JobHandle[Any]] = []
-    with pytest.raises(ZeroDivisionError), trial.app.batch(**trial.callbacks()) as batch:
-        handles.append(trial.work.perform_later("a"))
-        handles += trial.app.perform_all_later([trial.work.build("b")])
-        raise ZeroDivisionError
+    block = trial.app.batch(**trial.callbacks())
+
+    def leave_by_an_exception() -> None:
+        with block:
+            handles.append(trial.work.perform_later("a"))
+            handles.extend(trial.app.perform_all_later([trial.work.build("b")]))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        leave_by_an_exception()
+    batch = block._batch
     assert len(trial.app.queue) == 0
     for handle in handles:
         assert not handle.created
@@ -154,15 +160,18 @@ def test_an_exception_that_leaves_the_block_enqueues_nothing(trial: Trial) -> No
 
 
 def test_a_block_is_written_as_a_whole_or_not_at_all(trial: Trial) -> None:
-    with (
-        pytest.raises(SerializationError),
-        trial.app.batch(),
-    ):
-        first = trial.work.perform_later("a")
-        trial.work.set(metadata=object()).perform_later("b")
+    made = []
+
+    def block() -> None:
+        with trial.app.batch():
+            made.append(trial.work.perform_later("a"))
+            trial.work.set(metadata=object()).perform_later("b")
+
+    with pytest.raises(SerializationError):
+        block()
     assert len(trial.app.queue) == 0
     with pytest.raises(JobNotFoundError, match="write of its batch failed: SerializationError"):
-        first.id  # noqa: B018
+        made[0].id  # noqa: B018
 
 
 def test_handles_have_no_id_until_the_block_ends(trial: Trial) -> None:
@@ -399,9 +408,9 @@ def test_the_outcome_is_known_for_keep_done(trial: Trial) -> None:
     trial.app.queue.compact()
     with pytest.raises(JobNotFoundError, match="keep_done"):
         trial.app.find_batch(batch.id)
-    with pytest.raises(JobNotFoundError):
-        batch_again = Batch(trial.app, batch.id)
-        batch_again.add()
+    again = Batch(trial.app, batch.id)
+    with pytest.raises(JobNotFoundError, match="keep_done"):
+        again.add()
 
 
 def test_a_callback_knows_its_batch_when_nobody_else_does(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def callbacks(trial: Trial) -> list[Any]:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("keep_done", [3600.0, 0.0], ids=["kept", "forgotten"])
 def test_whoever_ends_a_batch_may_die_anywhere(tmp_path: Path, keep_done: float, after: bool) -> None:
-    """At each write of the end, with two who die there one after the other; ids may be forgotten meanwhile."""
+    """At each write of the end, with two who die there in turn; ids may be forgotten meanwhile."""
     died = 0
     for writes in range(8):
         trial = Trial(tmp_path / str(writes), keep_done=keep_done)
@@ -208,13 +208,13 @@ def test_an_usher_goes_on_after_errors(
     enqueue_all, stats = queue.enqueue_all, queue.stats
 
     def failing_enqueue(*args: Any, **options: Any) -> Any:
-        if len(errors) == 2:
-            raise errors.pop(0)
+        if len(errors) == 1:
+            raise errors.pop()
         return enqueue_all(*args, **options)
 
     def failing_stats(**options: Any) -> Any:
-        if len(errors) == 1 and "lane" in options:
-            raise errors.pop(0)
+        if len(errors) == 2 and "lane" in options:
+            raise errors.pop()
         return stats(**options)
 
     with trial.app.batch(on_success=last.build()):
