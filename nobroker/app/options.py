@@ -121,7 +121,7 @@ def queue_name(what: str, value: Any) -> str:
             f"{what} must have 1 to 100 printable characters, without commas and asterisks, not {value!r}"
         )
     if value == LANE:
-        raise ValueError(f"{what} is {value!r}, where batches and chains keep their records; choose another one")
+        raise ValueError(f"{what} is {value!r}, where batches and chains keep records; choose another one")
     return value
 
 
