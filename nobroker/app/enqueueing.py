@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, NamedTuple
 
@@ -126,13 +126,9 @@ class Enqueuer:
             ]
         )
 
-    def new_job(self, prepared: PreparedJob, **marks: Any) -> NewJob:
-        """A call as the queue takes it.
-
-        Args:
-            marks: fields of its `envelope.Call`.
-        """
-        payload = envelope.seal(self._serializers, prepared.call._replace(**marks))
+    def new_job(self, prepared: PreparedJob, marks: Mapping[str, Any]) -> NewJob:
+        """A call as the queue takes it. For the marks see `envelope.seal`."""
+        payload = envelope.seal(self._serializers, prepared.call, marks)
         lane, priority, delay, run_at, max_attempts, expires_in, metadata = self._terms(prepared)
         return NewJob(
             payload,
@@ -147,10 +143,8 @@ class Enqueuer:
         )
 
     def _collect(self, collector: Collector, prepared: Sequence[PreparedJob]) -> list[JobHandle[Any]]:
-        members = [
-            Member(self.new_job(one, batch=collector.batch_id), self.handle(None, why_none=NOT_YET))
-            for one in prepared
-        ]
+        marks = {"batch": collector.batch_id}
+        members = [Member(self.new_job(one, marks), self.handle(None, why_none=NOT_YET)) for one in prepared]
         collector.add(members)
         return [member.handle for member in members]
 

@@ -6,6 +6,7 @@ there. The others are fields of `Call`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from nobroker.app.serializers import Serializers
@@ -34,13 +35,16 @@ class Call(NamedTuple):
 MARKS: Final = Call._fields[3:]
 
 
-def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
+def seal(serializers: Serializers, call: Call, marks: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The payload.
+
+    Args:
+        marks: what the job has to do with others, as the fields of `Call`.
 
     Raises:
         SerializationError: an argument can't be stored; it is named.
     """
-    name, args, kwargs, *marks = call
+    name, args, kwargs = call[:3]
     pack = serializers.pack
     payload: dict[str, Any] = {
         "job": name,
@@ -48,7 +52,8 @@ def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
     }
     if kwargs:
         payload["kwargs"] = {key: pack(value, f"argument {key!r} of {name}") for key, value in kwargs.items()}
-    payload.update({mark: value for mark, value in zip(MARKS, marks, strict=True) if value is not None})
+    if marks:
+        payload.update(marks)
     return payload
 
 
