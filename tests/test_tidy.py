@@ -71,6 +71,8 @@ BAD: dict[str, list[tuple[str, str, int]]] = {
         ("nobroker/queue.py", "import requests", 1),
         ("nobroker/queue.py", "from rich.table import Table", 1),
         ("nobroker_mmap/log.py", "import click", 1),
+        ("nobroker/queue.py", "import pytest", 1),
+        ("nobroker/pytest_plugin.py", "import msgpack", 1),
     ],
     "the state machine does no I/O": [
         ("nobroker/state/leases.py", "import os", 1),
@@ -152,6 +154,7 @@ GOOD = [
         "import click\nimport importlib\nfrom nobroker_tools.dump import dump\nopen('x')",
     ),
     ("nobroker/clock.py", "import time\nnow = time.time"),
+    ("nobroker/pytest_plugin.py", "import importlib\nimport pytest\nimportlib.import_module('x')"),
     (
         "nobroker_mmap/files.py",
         "import fcntl, os\nos.fsync(1)\nfcntl.fcntl(1, fcntl.F_FULLFSYNC)\ndef open(path): ...",

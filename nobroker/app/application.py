@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -16,13 +17,14 @@ from nobroker.app.definition import Definition, JobFunction, PreparedJob
 from nobroker.app.enqueueing import Enqueuer
 from nobroker.app.errors import DuplicateJobError
 from nobroker.app.handle import JobHandle
-from nobroker.app.hooks import Hooks
-from nobroker.app.options import job_options
+from nobroker.app.hooks import is_plain
+from nobroker.app.judging import Judge
+from nobroker.app.options import job_options, known
 from nobroker.app.rules import seconds_of
 from nobroker.app.runner import Middleware, Runner
 from nobroker.app.serializers import Serializers
 from nobroker.app.serving import Service
-from nobroker.app.timeouts import ThreadTimeouts
+from nobroker.app.timeouts import ThreadTimeouts, Watch
 from nobroker.app.watching import Usher
 from nobroker.clock import SystemClock
 from nobroker.queue import Queue
@@ -39,6 +41,7 @@ J = TypeVar("J", bound=type[BaseJob])
 M = TypeVar("M", bound=Middleware)
 E = TypeVar("E", bound=Callable[..., Any])
 
+_QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
 EVENTS = ("on_start", "on_stop", "on_worker_start", "on_worker_stop", "on_shutdown", "on_job_error")
 
 _log = logging.getLogger("nobroker.app")
@@ -67,31 +70,35 @@ class App:
         unknown_job_grace: float = 3600.0,
         **options: Any,
     ) -> None:
-        inspect.signature(Queue).bind(path, name, **options)
+        known("App", options, _QUEUE_OPTIONS)
         self.path = path
         self.name = name
         self.jobs: dict[str, Definition] = {}
         self._options = options
-        self._grace = seconds_of("unknown_job_grace", unknown_job_grace)
         self._clock = options.get("clock") or SystemClock()
         self._opening = threading.Lock()
         self._opened: Queue | None = None
         self._testing: AppTesting | None = None
         self._serializers = Serializers()
         self._middleware: list[Middleware] = []
-        self._timeouts = ThreadTimeouts()
+        self._timeouts = ThreadTimeouts(self._give_up)
+        self._services: list[Service] = []
         self._events: dict[str, list[Callable[..., Any]]] = {name: [] for name in EVENTS}
-        self._enqueuer = Enqueuer(self, lambda: self.queue, self._serializers, self._enqueued)
+        self._enqueuer = Enqueuer(self, lambda: self.queue, self._serializers, self._now, self._enqueued)
         self._ushers: list[Usher] = []
+        judge = Judge(
+            lambda: self.queue,
+            now=self._now,
+            grace=seconds_of("unknown_job_grace", unknown_job_grace),
+            on_error=self._job_error,
+        )
         self.runner = Runner(
             self.jobs,
             self._serializers,
             lambda: self.queue,
             self._middleware,
             self._timeouts,
-            now=lambda: self._clock.wall_us() / 1e6,
-            grace=self._grace,
-            on_error=self._job_error,
+            judge,
             ended=self._ended,
         )
         discovery.made.add(self)
@@ -113,7 +120,9 @@ class App:
         return found
 
     def close(self) -> None:
-        """Let go of the queue's files. Closing twice is harmless."""
+        """Let go of the queue's files. Closing twice is harmless; in `testing`, nothing is closed."""
+        if self._testing is not None:
+            return
         with self._opening:
             found, self._opened = self._opened, None
         if found is not None:
@@ -122,9 +131,11 @@ class App:
     # -- defining
 
     @overload
-    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> JobFunction[P, R]: ...
+    def job(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, R, Coroutine[Any, Any, R]]: ...
     @overload
-    def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
     @overload
     def job(self, function: None = None, /, **options: Any) -> _Decorator: ...
     def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -153,19 +164,17 @@ class App:
 
     def _define_function(
         self, function: Callable[..., Any], options: dict[str, Any]
-    ) -> JobFunction[Any, Any]:
+    ) -> JobFunction[Any, Any, Any]:
         if not inspect.isfunction(function):
             raise TypeError(f"@app.job is for functions, not {function!r}; for classes: @app.register")
-        hooks = Hooks(function.__qualname__, is_async=inspect.iscoroutinefunction(function))
         definition = Definition(
             self,
             function,
             function,
             job_options(function.__qualname__, options),
             context=JobContext,
-            hooks=hooks,
         )
-        made: JobFunction[Any, Any] = JobFunction(definition, function)
+        made: JobFunction[Any, Any, Any] = JobFunction(definition, function)
         self._add(definition)
         return made
 
@@ -173,8 +182,8 @@ class App:
         other = self.jobs.get(definition.name)
         if other is not None and not _the_same(other, definition):
             raise DuplicateJobError(
-                f"two jobs are called {definition.name!r}: one in {other.module}, one in "
-                f"{definition.module}; give one of them another name with name= (job_name in a class)"
+                f"two jobs are called {definition.name!r}: one in {other.place}, one in {definition.place}; "
+                "give one of them another name with name= (job_name in a class)"
             )
         self.jobs[definition.name] = definition
 
@@ -264,7 +273,7 @@ class App:
         return self._on("on_job_error", function)
 
     def _on(self, event: str, function: E) -> E:
-        if not callable(function) or inspect.iscoroutinefunction(function):
+        if not is_plain(function):
             raise TypeError(f"{event} takes a plain function, not {function!r}")
         self._events[event].append(function)
         return function
@@ -356,9 +365,30 @@ class App:
     def _perform_now(self, prepared: PreparedJob) -> Any:
         definition, call, said = prepared
         queue = definition.queue_of(said.queue, call.args, call.kwargs)
-        context = definition.begin(Arguments(call.args, call.kwargs), queue, None, None)
+        priority = definition.options.priority if said.priority is None else said.priority
+        context = definition.begin(Arguments(call.args, call.kwargs), queue, priority, self._now())
+        context.attempts = context.executions = 1
         context.metadata = said.metadata
         return inline.perform(self.runner, definition, context)
+
+    def _now(self) -> float:
+        return self._clock.wall_us() / 1e6
+
+    def _give_up(self, watch: Watch) -> None:
+        """Code of a job did not end when it was told to: see `timeouts`."""
+        context = watch.context
+        held = context._held
+        _log.error(
+            "event=job.stuck class=%s id=%s timeout=%g: told to stop, it goes on",
+            context.job_class,
+            context.id,
+            watch.seconds,
+        )
+        services = list(self._services)
+        if held is not None and services and watch.decide_fate():
+            context._abandoned = True
+            for service in services:
+                service.give_up(self.jobs[context.job_class], context, held, watch.error())
 
     def _job_error(self, context: JobContext, error: BaseException) -> None:
         self._tell("on_job_error", context, error)
@@ -380,13 +410,20 @@ class _Decorator:
         self._options = options
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> JobFunction[P, R]: ...
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, R, Coroutine[Any, Any, R]]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
         return self._app._define_function(function, self._options)
 
 
 def _the_same(one: Definition, other: Definition) -> bool:
-    """The same source once more: a module that was reloaded, or run as a script and imported as well."""
-    return (one.source, one.target.__qualname__) == (other.source, other.target.__qualname__)
+    """The same source once more: a module that was reloaded, or run as a script and imported as well. In an
+    interactive session, what is typed last counts.
+    """
+    if one.target.__qualname__ != other.target.__qualname__:
+        return False
+    typed = one.module == other.module == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+    return typed or one.source == other.source

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
+from types import FunctionType
 from typing import Any, ClassVar, Final
 
-from nobroker.app.context import JobContext
+from nobroker.app.context import Arguments, JobContext
 from nobroker.app.definition import Configured, Definition, PreparedJob
 from nobroker.app.handle import JobHandle
-from nobroker.app.hooks import NAMES, Hooks
+from nobroker.app.hooks import NAMES
 from nobroker.app.options import DEFAULT_QUEUE, JobOptions, job_options
 from nobroker.app.steps import Steps
 
@@ -40,6 +42,10 @@ class BaseJob(Steps):
     job_name: ClassVar[str | None] = None
 
     perform: Callable[..., Any]
+
+    def _begin(self, name: str, arguments: Arguments, queue_name: str, priority: int, now: float) -> None:
+        super()._begin(name, arguments, queue_name, priority, now)
+        self.queue = queue_name  # type: ignore[misc]  # in a run it is the run's, as all the others are
 
     @classmethod
     def set(cls, **options: Any) -> Configured[..., Any]:
@@ -83,11 +89,14 @@ def define(app: Any, cls: type[BaseJob]) -> Definition:
     """
     if not (isinstance(cls, type) and issubclass(cls, BaseJob)):
         raise TypeError(f"@app.register is for classes below BaseJob, not {cls!r}; for functions: @app.job")
-    perform = getattr(cls, "perform", None)
-    if not callable(perform):
+    perform = inspect.getattr_static(cls, "perform", None)
+    if perform is None:
         raise TypeError(f"{cls.__qualname__} has no method perform")
+    if not inspect.isfunction(perform):
+        raise TypeError(f"perform of {cls.__qualname__} must be a plain method, not {type(perform).__name__}")
+    _check_class(app, cls)
     _refuse_near_misses(cls)
-    given = {option: _option(cls, option) for option in _OPTIONS}
+    given = {option: getattr(cls, option) for option in _OPTIONS}
     options = job_options(cls.__qualname__, {"name": cls.job_name, **given})
     definition = Definition(
         app,
@@ -95,7 +104,6 @@ def define(app: Any, cls: type[BaseJob]) -> Definition:
         perform,
         options,
         context=cls,
-        hooks=Hooks(cls.__qualname__, is_async=_is_async(perform)),
     )
     for name in NAMES:
         hook = getattr(cls, name, None)
@@ -105,15 +113,21 @@ def define(app: Any, cls: type[BaseJob]) -> Definition:
     return definition
 
 
-def _option(cls: type[BaseJob], name: str) -> Any:
-    """An option's value; a plain function in the class is taken as it is, not as a method."""
-    return getattr(cls, name)
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    import inspect
-
-    return inspect.iscoroutinefunction(function)
+def _check_class(app: Any, cls: type[BaseJob]) -> None:
+    """Refuse what would go wrong, or go elsewhere, only when a job is run."""
+    known = cls.__dict__.get("definition")
+    if known is not None and known.app is not app:
+        raise TypeError(
+            f"{cls.__qualname__} is registered with another application; register a class below it here"
+        )
+    if isinstance(inspect.getattr_static(cls, "queue"), FunctionType):
+        raise TypeError(
+            f"queue of {cls.__qualname__} must be a @staticmethod of the arguments: there is no self yet"
+        )
+    try:
+        inspect.signature(cls).bind()
+    except TypeError as error:
+        raise TypeError(f"{cls.__qualname__}() must need no arguments, each run makes one: {error}") from None
 
 
 def _is_private(name: str) -> bool:

@@ -122,7 +122,7 @@ def _new(app: App, prepared: PreparedJob, marks: dict[str, Any]) -> NewJob:
     collector = app._enqueuer.collector()
     if collector is not None:
         marks = {**marks, "batch": collector.batch_id}
-    new = app._enqueuer.new_job(prepared, **marks)
+    new = app._enqueuer.new_job(prepared, marks)
     new.job_id = new.job_id or records.made_id("job")
     return new
 

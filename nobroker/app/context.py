@@ -21,7 +21,11 @@ _LOOK_EVERY_S: Final = 0.25
 """`JobContext.cancelled` looks at the queue so often at most."""
 
 RETRIES: Final = "retries"
+"""In the job's state: runs that ended in an error that a `Retry` deals with, by the rule's `key`."""
 RELEASES: Final = "releases"
+"""In the job's state: how often its code gave the job back."""
+UNKNOWN_SINCE: Final = "unknown_since"
+"""In the job's state: when a worker first saw it that does not know its class; seconds since the epoch."""
 
 
 class Arguments(NamedTuple):
@@ -35,17 +39,26 @@ class JobLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger that says of which job each line is."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        extra = dict(self.extra or {})
-        kwargs["extra"] = {**extra, **(kwargs.get("extra") or {})}
-        return f"[{extra['job_class']} {extra['job_id']}] {msg}", kwargs
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+        """As `logging.Logger.log`, with the job in front."""
+        if self.isEnabledFor(level):
+            extra = self.extra or {}
+            front = f"[{extra['job_class']} {extra['job_id']}]"
+            if args:  # only then is the text a format
+                front = front.replace("%", "%%")
+            stacklevel = kwargs.pop("stacklevel", 1) + 1
+            super().log(level, f"{front} {msg}", *args, stacklevel=stacklevel, **kwargs)
 
 
 class JobContext:
     """One run of a job; what `current_job()` gives, and what ``self`` is in a `BaseJob`.
 
     Attributes:
-        id: of the job; the same in every run. None in ``perform_now``.
-        attempts: runs that counted so far, this one included.
+        id: of the job; the same in every run. None in ``perform_now`` and before it is enqueued.
+        attempts: runs that counted so far, this one included; 0 while it is being enqueued.
         executions: all runs so far, this one included; also those that ended in `RetryLater`.
         queue_name: the queue it came through.
         priority: the job's.
@@ -73,33 +86,40 @@ class JobContext:
     _stale: bool
     _ended: Any
     _then: str | None
+    _abandoned: bool
 
-    def _begin(
-        self, name: str, arguments: Arguments, queue_name: str, held: Job | None, queue: Queue | None
-    ) -> None:
-        """Say which run of which job this is."""
+    def _begin(self, name: str, arguments: Arguments, queue_name: str, priority: int, now: float) -> None:
+        """Say which job this is; it has not been enqueued, or does without that."""
         self.job_class = name
         self.arguments = arguments
         self.queue_name = queue_name
-        self._held = held
-        self._queue = queue
-        self._cancelled = False
+        self.priority = priority
+        self.enqueued_at = now
+        self.id = self.metadata = None
+        self.attempts = self.executions = 0
+        self._held = self._queue = self._batch_id = None
+        self._cancelled = self._abandoned = False
         self._looked = 0.0
         self._state = {}
-        self._batch_id = self._ended = self._then = None
+        self._ended = self._then = None
         self._stopping = _never
         self._stale = False
-        self.id = None
-        self.attempts = self.executions = 1
-        if held is not None:
-            if type(held.job_state) is dict:
-                self._state = held.job_state
-            self.id = held.id
-            self.attempts = held.attempts
-            self.executions = held.attempts + self._state.get(RELEASES, 0)
-            self.priority = held.priority
-            self.enqueued_at = held.enqueued_at
-            self.metadata = held.metadata
+
+    def _hold(self, held: Job, queue: Queue) -> None:
+        """Say which run of the job this is."""
+        self._held = held
+        self._queue = queue
+        self.id = held.id
+        self.attempts = held.attempts
+        if type(held.job_state) is dict:
+            self._state = {key: value for key, value in held.job_state.items() if key != UNKNOWN_SINCE}
+        if held.attempts <= self._retried():  # it was dead, and has been requeued: all begins anew
+            del self._state[RETRIES]
+        self.executions = held.attempts + self._state.get(RELEASES, 0)
+
+    def _retried(self) -> int:
+        """Runs that rules for retries dealt with."""
+        return sum(self._state.get(RETRIES, {}).values())
 
     @property
     def logger(self) -> JobLogger:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
+"""What the function itself gives: R, or a coroutine of it."""
 
 
 class Definition:
@@ -26,8 +28,9 @@ class Definition:
     Attributes:
         name: in payloads.
         module: where it is defined, for messages.
-        run: called with a context and the arguments.
-        is_async: whether `run` gives an awaitable.
+        context: what is made for each run.
+        source: file and line where it is defined.
+        is_async: whether `call` gives an awaitable.
         plain: the job with nothing said by ``set``.
     """
 
@@ -39,18 +42,18 @@ class Definition:
         options: JobOptions,
         *,
         context: type[JobContext],
-        hooks: Hooks,
     ) -> None:
         method = context is not JobContext
+        _refuse_generators(target.__qualname__, function)
         self.app = app
         self.target = target
         self.options = options
         self.name = options.name or target.__qualname__.replace("<locals>.", "")
         self.module = target.__module__
-        self.source = inspect.unwrap(function).__code__.co_filename
+        self.source = _source(function)
         self.context = context
-        self.hooks = hooks
         self.is_async = inspect.iscoroutinefunction(function)
+        self.hooks = Hooks(self.name, is_async=self.is_async)
         self.check = checker(function, self.name, method=method)
         self.plain: Configured[..., Any] = Configured(self, UNSAID)
         self._function = function
@@ -59,6 +62,11 @@ class Definition:
     def __repr__(self) -> str:
         return f"<job {self.name} of {self.module}>"
 
+    @property
+    def place(self) -> str:
+        """Where it is defined, for messages."""
+        return f"{self.module} (line {self.source[1]})"
+
     def call(self, context: JobContext) -> Any:
         """What the job's code returns: a coroutine where it is async."""
         args, kwargs = context.arguments
@@ -66,13 +74,11 @@ class Definition:
             return self._function(context, *args, **kwargs)
         return self._function(*args, **kwargs)
 
-    def begin(self, arguments: Arguments, queue_name: str, held: Any, queue: Any) -> JobContext:
+    def begin(self, arguments: Arguments, queue_name: str, priority: int, now: float) -> JobContext:
         """A context for one run."""
         context = self.context()
         context._app = self.app
-        context.priority = self.options.priority
-        context.metadata = None
-        context._begin(self.name, arguments, queue_name, held, queue)
+        context._begin(self.name, arguments, queue_name, priority, now)
         return context
 
     def queue_of(self, said: str | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -130,10 +136,10 @@ class Configured(Generic[P, R]):
         return self._definition.app._enqueue(self.build(*args, **kwargs))
 
 
-class JobFunction(Generic[P, R]):
+class JobFunction(Generic[P, R, C]):
     """A function that is a job. Called as it is, it is the function."""
 
-    def __init__(self, definition: Definition, function: Callable[P, Any]) -> None:
+    def __init__(self, definition: Definition, function: Callable[P, C]) -> None:
         self.definition = definition
         self._function = function
         self._plain: Configured[P, R] = Configured(definition, UNSAID)
@@ -143,7 +149,7 @@ class JobFunction(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -216,3 +222,16 @@ class JobFunction(Generic[P, R]):
     ) -> Callable[[JobContext, BaseException], Any]:
         """Called with the job and the error that made it dead."""
         return self.definition.hooks.add("after_dead", hook)
+
+
+def _refuse_generators(name: str, function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{name} has a yield, so that calling it would run none of it; "
+            "a job is a plain function or async def"
+        )
+
+
+def _source(function: Callable[..., Any]) -> tuple[str, int]:
+    code = inspect.unwrap(function).__code__
+    return code.co_filename, code.co_firstlineno

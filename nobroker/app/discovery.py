@@ -56,7 +56,7 @@ def discover(packages: Iterable[str], *, recursive: bool, on_error: str) -> list
         path = getattr(importlib.import_module(name), "__path__", None)
         if recursive and path is not None:
             found = sorted(info.name for info in pkgutil.iter_modules(path))
-            names[:0] = [f"{name}.{inner}" for inner in found if inner != "__main__"]
+            names[:0] = [f"{name}.{inner}" for inner in found if inner.isidentifier() and inner != "__main__"]
     return imported
 
 
@@ -65,11 +65,13 @@ def _import(name: str, on_error: str) -> bool:
         importlib.import_module(name)
     except DuplicateJobError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that was not meant to be imported may exit
         if on_error == "raise":
             raise DiscoveryError(
-                f"could not import {name}: {type(error).__name__}: {error}. Its jobs are not registered"
+                f"could not import {name}: {type(error).__name__}: {error}. Jobs in it are not registered"
             ) from error
-        _log.warning("event=discovery.failed module=%s error=%s: %s", name, type(error).__name__, error)
+        _log.warning(
+            "event=discovery.failed module=%s error=%s: %s", name, type(error).__name__, error, exc_info=True
+        )
         return False
     return True

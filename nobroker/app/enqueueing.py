@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ class Enqueuer:
         owner: object,
         queue: Callable[[], Queue],
         serializers: Serializers,
+        now: Callable[[], float],
         enqueued: Callable[[], None],
     ) -> None:
         self.enqueued = enqueued
@@ -51,6 +52,7 @@ class Enqueuer:
         self._queue = queue
         self._serializers = serializers
         self._usual: dict[Definition, Terms] = {}
+        self._now = now
 
     def collector(self) -> Collector | None:
         """Where calls go for now; None: to the queue."""
@@ -69,9 +71,9 @@ class Enqueuer:
         hooks = prepared.definition.hooks
         if not hooks.any(ENQUEUE):
             return self._enqueued(prepared)
-        context = prepared.definition.begin(
-            Arguments(prepared.call.args, prepared.call.kwargs), self._terms(prepared).lane, None, None
-        )
+        terms = self._terms(prepared)
+        arguments = Arguments(prepared.call.args, prepared.call.kwargs)
+        context = prepared.definition.begin(arguments, terms.lane, terms.priority, self._now())
         context.metadata = prepared.options.metadata
         handle = None
         try:
@@ -126,13 +128,9 @@ class Enqueuer:
             ]
         )
 
-    def new_job(self, prepared: PreparedJob, **marks: Any) -> NewJob:
-        """A call as the queue takes it.
-
-        Args:
-            marks: fields of its `envelope.Call`.
-        """
-        payload = envelope.seal(self._serializers, prepared.call._replace(**marks))
+    def new_job(self, prepared: PreparedJob, marks: Mapping[str, Any]) -> NewJob:
+        """A call as the queue takes it. For the marks see `envelope.seal`."""
+        payload = envelope.seal(self._serializers, prepared.call, marks)
         lane, priority, delay, run_at, max_attempts, expires_in, metadata = self._terms(prepared)
         return NewJob(
             payload,
@@ -147,10 +145,8 @@ class Enqueuer:
         )
 
     def _collect(self, collector: Collector, prepared: Sequence[PreparedJob]) -> list[JobHandle[Any]]:
-        members = [
-            Member(self.new_job(one, batch=collector.batch_id), self.handle(None, why_none=NOT_YET))
-            for one in prepared
-        ]
+        marks = {"batch": collector.batch_id}
+        members = [Member(self.new_job(one, marks), self.handle(None, why_none=NOT_YET)) for one in prepared]
         collector.add(members)
         return [member.handle for member in members]
 
@@ -185,7 +181,7 @@ class Enqueuer:
             said.wait_until,
             self._leases(definition),
             options.expires_in if said.expires_in is None else said.expires_in,
-            said.metadata,
+            self._serializers.pack(said.metadata, "metadata"),
         )
         if said is UNSAID and not callable(options.queue):
             self._usual[definition] = terms

@@ -6,6 +6,7 @@ there. The others are fields of `Call`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from nobroker.app.serializers import Serializers
@@ -32,11 +33,13 @@ class Call(NamedTuple):
 
 
 MARKS: Final = Call._fields[3:]
-_UNMARKED: Final = (None,) * len(MARKS)
 
 
-def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
+def seal(serializers: Serializers, call: Call, marks: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The payload.
+
+    Args:
+        marks: what the job has to do with others, as the fields of `Call`.
 
     Raises:
         SerializationError: an argument can't be stored; it is named.
@@ -49,9 +52,8 @@ def seal(serializers: Serializers, call: Call) -> dict[str, Any]:
     }
     if kwargs:
         payload["kwargs"] = {key: pack(value, f"argument {key!r} of {name}") for key, value in kwargs.items()}
-    marks = call[3:]
-    if marks != _UNMARKED:
-        payload.update({mark: value for mark, value in zip(MARKS, marks, strict=True) if value is not None})
+    if marks:
+        payload.update(marks)
     return payload
 
 
@@ -72,15 +74,23 @@ def opened(serializers: Serializers, payload: dict[str, Any]) -> Call:
     """The call in a payload that has a name.
 
     Raises:
-        SerializationError: a value in it can't be restored here.
+        UnknownSerializerError: a serializer is missing here.
+        Exception: what a serializer raised; a note names the argument.
     """
-    kwargs = payload.get("kwargs", {})
+    name, kwargs = payload["job"], payload.get("kwargs", {})
     if type(kwargs) is not dict:
-        raise SerializationError(f"the keyword arguments of {payload['job']} are {kwargs!r:.100}, not a dict")
-    unpack = serializers.unpack
+        raise SerializationError(f"the keyword arguments of {name} are {kwargs!r:.100}, not a dict")
+
+    def restored(place: object, value: Any) -> Any:
+        try:
+            return serializers.unpack(value)
+        except Exception as error:
+            error.add_note(f"while restoring argument {place!r} of {name}")
+            raise
+
     return Call(
-        payload["job"],
-        tuple([unpack(value) for value in payload["args"]]),
-        {key: unpack(value) for key, value in kwargs.items()},
+        name,
+        tuple([restored(index, value) for index, value in enumerate(payload["args"])]),
+        {key: restored(key, value) for key, value in kwargs.items()},
         *map(payload.get, MARKS),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nobroker.errors import NobrokerError
+from nobroker.errors import NobrokerError, SerializationError
 
 
 class DuplicateJobError(NobrokerError):
@@ -11,6 +11,10 @@ class DuplicateJobError(NobrokerError):
 
 class UnknownJobError(NobrokerError):
     """No job of this name is registered with the application."""
+
+
+class UnknownSerializerError(SerializationError):
+    """A value was packed by a serializer that is not registered with the application."""
 
 
 class DiscoveryError(NobrokerError):
@@ -44,7 +48,13 @@ class ResultTimeoutError(NobrokerError, TimeoutError):
 
 
 class JobTimeoutError(NobrokerError, TimeoutError):
-    """Raised inside a job that ran longer than its ``timeout``."""
+    """Raised inside a job that ran longer than its ``timeout``.
+
+    Attributes:
+        job: whose time was up, where that is known.
+    """
+
+    job: object = None
 
 
 class StepError(NobrokerError):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 from nobroker.app.errors import JobCancelledError, JobFailedError, ResultTimeoutError
 from nobroker.app.records import was_cancelled
+from nobroker.app.rules import seconds_of
 from nobroker.app.serializers import Serializers
 from nobroker.errors import JobNotFoundError
 from nobroker.job import Job, JobState
@@ -94,11 +96,15 @@ class JobHandle(Generic[R]):
             return None
         return Progress(float(found[0]), str(found[1]))
 
-    def result(self, timeout: float | None = 0.0) -> R:
+    def result(self, timeout: float | timedelta | None = 0.0) -> R:
         """What the job returned.
 
         Args:
-            timeout: seconds to wait for the job's end; None: as long as it takes; 0: do not wait.
+            timeout: seconds (or a timedelta) to wait for the job's end; None: as long as it takes; 0: do
+                not wait.
+
+        Returns:
+            None for a job that was discarded, too: see `discarded`.
 
         Raises:
             ResultTimeoutError: it has not ended in time.
@@ -106,7 +112,7 @@ class JobHandle(Generic[R]):
             JobCancelledError: it was cancelled.
             JobNotFoundError: as `job`.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + seconds_of("timeout", timeout)
         pause = _LOOK_S
         while True:
             job = self.job()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -57,6 +57,8 @@ class Hooks:
                 f"{name} of {self.owner} is async, and nothing would await it; "
                 "only the perform hooks of an async job may be"
             )
+        if inspect.isgeneratorfunction(hook) and not name.startswith("around_"):
+            raise TypeError(f"{name} of {self.owner} has a yield, so that calling it would run none of it")
         self._hooks.setdefault(name, []).append(hook)
         return hook
 
@@ -73,13 +75,13 @@ class Hooks:
     def call(self, name: str, context: JobContext) -> None:
         """Call the hooks of one kind; what one raises is raised, with a note that names it."""
         for hook in self.of(name):
-            with noted(f"the hook {name} of {self.owner}"):
-                hook(context)
+            with noted(self._words(name, hook)):
+                _refuse_awaitable(hook(context))
 
     async def call_async(self, name: str, context: JobContext) -> None:
         """As `call`; awaits those that are to be awaited."""
         for hook in self.of(name):
-            with noted(f"the hook {name} of {self.owner}"):
+            with noted(self._words(name, hook)):
                 found = hook(context)
                 if inspect.isawaitable(found):
                     await found
@@ -88,9 +90,9 @@ class Hooks:
         """Call hooks for what is over: what they raise is logged."""
         for hook in self.of(name):
             try:
-                hook(context, *args)
+                _refuse_awaitable(hook(context, *args))
             except Exception:
-                _log.exception("event=hook.failed hook=%s job=%s id=%s", name, self.owner, context.id)
+                self._log(name, hook, context)
 
     async def tell_async(self, name: str, context: JobContext) -> None:
         """As `tell`; awaits those that are to be awaited."""
@@ -100,35 +102,60 @@ class Hooks:
                 if inspect.isawaitable(found):
                     await found
             except Exception:
-                _log.exception("event=hook.failed hook=%s job=%s id=%s", name, self.owner, context.id)
+                self._log(name, hook, context)
+
+    def _words(self, name: str, hook: Callable[..., Any]) -> str:
+        return f"the hook {name} of {self.owner}: {name_of(hook)}"
+
+    def _log(self, name: str, hook: Callable[..., Any], context: JobContext) -> None:
+        _log.exception(
+            "event=hook.failed hook=%s function=%s job=%s id=%s", name, name_of(hook), self.owner, context.id
+        )
 
     def around(
         self, name: str, context: JobContext
     ) -> Iterator[AbstractContextManager[Any] | AbstractAsyncContextManager[Any]]:
         """What the around-hooks make, to be entered in this order."""
         for hook in self.of(name):
-            yield manager_of(hook, context, f"the hook {name} of {self.owner}")
+            yield manager_of(hook, context, self._words(name, hook))
+
+
+def _refuse_awaitable(found: Any) -> None:
+    if found is not None and inspect.isawaitable(found):
+        if inspect.iscoroutine(found):
+            found.close()  # it would complain itself that nobody awaited it
+        raise TypeError(f"it returned {type(found).__name__}, which nothing would await here")
+
+
+def is_plain(function: Any) -> bool:
+    """Whether a call of it does all that it does."""
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return callable(function) and not any(kind(function) for kind in kinds)
+
+
+def name_of(hook: Callable[..., Any]) -> str:
+    """What messages call a function of somebody's."""
+    return str(getattr(hook, "__qualname__", hook))
 
 
 def manager_of(
     hook: Callable[..., Any], context: JobContext, what: str
 ) -> AbstractContextManager[Any] | AbstractAsyncContextManager[Any]:
-    """The context manager of an around-hook: made of a generator function, or what a function gives."""
-    if inspect.isasyncgenfunction(hook):
-        return asynccontextmanager(hook)(context)
-    if inspect.isgeneratorfunction(hook):
-        return _Named(contextmanager(hook)(context), what)
+    """The context manager of an around-hook: made of the generator that it gives, or what it gives."""
     with noted(what):
         made = hook(context)
+    if isinstance(made, Generator):
+        return _Named(contextmanager(lambda: made)(), what)
+    if isinstance(made, AsyncGenerator):
+        return _AsyncNamed(asynccontextmanager(lambda: made)(), what)
     if hasattr(made, "__aenter__"):
-        found: AbstractAsyncContextManager[Any] = made
-        return found
-    if not hasattr(made, "__enter__"):
-        raise TypeError(
-            f"{what} must be a generator function with one yield, or give a context manager; "
-            f"it gave {type(made).__name__}"
-        )
-    return _Named(made, what)
+        return _AsyncNamed(made, what)
+    if hasattr(made, "__enter__"):
+        return _Named(made, what)
+    raise TypeError(
+        f"{what} must be a generator function with one yield, or give a context manager; "
+        f"it gave {type(made).__name__}"
+    )
 
 
 class _Named(AbstractContextManager[Any]):
@@ -145,19 +172,34 @@ class _Named(AbstractContextManager[Any]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        try:
+        with noted(self._what, but=error):
             return self._manager.__exit__(kind, error, trace)
-        except BaseException as raised:
-            if raised is not error:
-                raised.add_note(f"raised by {self._what}")
-            raise
+
+
+class _AsyncNamed(AbstractAsyncContextManager[Any]):
+    """As `_Named`."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[Any], what: str) -> None:
+        self._manager = manager
+        self._what = what
+
+    async def __aenter__(self) -> Any:
+        with noted(self._what):
+            return await self._manager.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        with noted(self._what, but=error):
+            return await self._manager.__aexit__(kind, error, trace)
 
 
 @contextmanager
-def noted(what: str) -> Iterator[None]:
-    """Add a note to whatever is raised, that says who raised it."""
+def noted(what: str, but: BaseException | None = None) -> Iterator[None]:
+    """Add a note to whatever is raised, that says who raised it; not to what only passes through."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"raised by {what}")
+        if error is not but:
+            error.add_note(f"raised by {what}")
         raise

@@ -9,7 +9,7 @@ from typing import Any
 
 from nobroker.app.context import JobContext
 from nobroker.app.definition import Definition
-from nobroker.app.handle import discard_reason
+from nobroker.app.judging import Discarded
 from nobroker.app.runner import Runner
 from nobroker.worker import Failed
 
@@ -21,14 +21,15 @@ def perform(runner: Runner, definition: Definition, context: JobContext) -> Any:
         Exception: what the job raised, unless a rule made a result of it.
     """
     try:
-        found = runner.run(definition, context)
+        found = runner.run(definition, context, stored=False)
         if definition.is_async:
             found = run_to_end(found)
+        return None if isinstance(found, Discarded) else found
     except Failed as verdict:
-        if isinstance(verdict.error, BaseException):
-            raise verdict.error from verdict.error.__cause__
-        raise
-    return None if discard_reason(found) is not None else runner.unpack_result(found)
+        if not isinstance(verdict.error, BaseException):
+            raise
+        error = verdict.error
+    raise error
 
 
 def run_to_end(work: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from difflib import get_close_matches
@@ -72,6 +73,8 @@ def job_options(owner: str, given: Mapping[str, Any]) -> JobOptions:
         raise TypeError(f"name of {owner} must be a str that is not empty, not {options.name!r}")
     if not callable(options.queue):
         queue_name(f"queue of {owner}", options.queue)
+    elif inspect.iscoroutinefunction(options.queue):
+        raise TypeError(f"queue of {owner} must be a plain function of the arguments, not async def")
     return options._replace(
         priority=whole(f"priority of {owner}", options.priority, -(2**31), 2**31 - 1),
         max_attempts=optional_whole(f"max_attempts of {owner}", options.max_attempts, 1),
@@ -91,9 +94,11 @@ def enqueue_options(before: EnqueueOptions, given: Mapping[str, Any]) -> Enqueue
         TypeError, ValueError: as `job_options`.
     """
     known("set()", given, EnqueueOptions._fields)
-    options = before._replace(**given)
-    if options.wait is not None and options.wait_until is not None:
+    if given.get("wait") is not None and given.get("wait_until") is not None:
         raise ValueError("give wait or wait_until, not both")
+    if "wait" in given or "wait_until" in given:
+        before = before._replace(wait=None, wait_until=None)
+    options = before._replace(**given)
     if options.wait_until is not None:
         moment(options.wait_until)
     if options.queue is not None:
@@ -125,7 +130,7 @@ def queue_name(what: str, value: Any) -> str:
             f"{what} must have 1 to 100 printable characters, without commas and asterisks, not {value!r}"
         )
     if value == LANE:
-        raise ValueError(f"{what} is {value!r}, where batches and chains keep their records; choose another one")
+        raise ValueError(f"{what} is {value!r}, where batches and chains keep records; choose another one")
     return value
 
 

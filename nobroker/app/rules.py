@@ -38,6 +38,11 @@ class Rule:
         self.exceptions: tuple[type[BaseException], ...] = types
         self.handler = handler
 
+    @property
+    def key(self) -> str:
+        """What the rule is about, as its counter is called in the job's state."""
+        return ",".join(f"{kind.__module__}.{kind.__qualname__}" for kind in self.exceptions)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(kind.__name__ for kind in self.exceptions)})"
 

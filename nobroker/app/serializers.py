@@ -16,13 +16,16 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from nobroker.app.errors import UnknownSerializerError
 from nobroker.errors import SerializationError
 
 TAG: Final = "$"
-_AS_THEY_ARE: Final = frozenset(
-    {type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID}
-)
+MAX_DEPTH: Final = 100
+"""How deep arguments and results may nest; the same in every thread, however much of its stack is used."""
+_KEYS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_AS_THEY_ARE: Final = _KEYS | {datetime, date, time, timedelta, Decimal, UUID}
 _MAP: Final = "map"
+_RESERVED: Final = (_MAP, "discarded")
 
 
 class Serializer(NamedTuple):
@@ -58,7 +61,7 @@ class Serializers:
             raise ValueError(f"{kind.__name__} is stored by the queue itself and needs no serializer")
         if kind in self._by_type:
             raise ValueError(f"{kind.__qualname__} has a serializer already: {self._by_type[kind].name!r}")
-        if serializer.name in self._by_name or serializer.name == _MAP:
+        if serializer.name in self._by_name or serializer.name in _RESERVED:
             raise ValueError(f"there is a serializer of the name {serializer.name!r} already")
         self._by_type[kind] = serializer
         self._by_name[serializer.name] = serializer
@@ -72,18 +75,14 @@ class Serializers:
         Raises:
             SerializationError: some value in it has no serializer, or refers to itself.
         """
-        if type(value) in _AS_THEY_ARE:
-            return value
-        try:
-            return self._pack(value, place)
-        except RecursionError:
-            raise SerializationError(f"{place} refers to itself, or is nested too deeply") from None
+        return value if type(value) in _AS_THEY_ARE else self._pack(value, place, MAX_DEPTH)
 
     def unpack(self, value: Any) -> Any:
         """What `pack` was given.
 
         Raises:
-            SerializationError: a serializer is not registered here, or refuses what it made elsewhere.
+            UnknownSerializerError: one that packed a value is not registered here.
+            Exception: what a serializer says to what it made elsewhere.
         """
         kind = type(value)
         if kind is list:
@@ -94,24 +93,50 @@ class Serializers:
             return self._untag(value[TAG])
         return {key: self.unpack(item) for key, item in value.items()}
 
-    def _pack(self, value: Any, place: str) -> Any:
+    def _pack(self, value: Any, place: str, depth: int) -> Any:
         kind = type(value)
         if kind in _AS_THEY_ARE:
             return value
+        if depth == 0:
+            raise SerializationError(f"{place[:200]}: it refers to itself, or nests deeper than {MAX_DEPTH}")
         if kind is list:
-            return [self._pack(item, f"{place}[{index}]") for index, item in enumerate(value)]
+            if _AS_THEY_ARE.issuperset(map(type, value)):
+                return value
+            return [self._pack(item, f"{place}[{i}]", depth - 1) for i, item in enumerate(value)]
         if kind is dict:
-            packed = {key: self._pack(item, f"{place}[{key!r}]") for key, item in value.items()}
-            if TAG in packed and len(packed) == 1:
-                return {TAG: [_MAP, packed[TAG]]}
-            return packed
+            return self._pack_dict(value, place, depth)
         serializer = self._by_type.get(kind)
         if serializer is None:
+            raise SerializationError(self._refusal(kind, place))
+        try:
+            encoded = serializer.encode(value)
+        except SerializationError as error:
+            raise SerializationError(f"{place}: {error}") from error
+        except Exception as error:
             raise SerializationError(
-                f"{place} is of type {kind.__module__}.{kind.__qualname__}, which the queue does not store; "
-                "pass a plain value such as an id, or register the type with app.serializer"
+                f"{place}: the serializer {serializer.name!r} raised {type(error).__name__}: {error}"
+            ) from error
+        return {TAG: [serializer.name, self._pack(encoded, place, depth - 1)]}
+
+    def _pack_dict(self, value: dict[Any, Any], place: str, depth: int) -> dict[Any, Any]:
+        if not _KEYS.issuperset(map(type, value)):
+            key = next(key for key in value if type(key) not in _KEYS)
+            raise SerializationError(
+                f"{place} has the key {key!r:.100} of type {type(key).__qualname__}; keys of dicts may be "
+                "str, int, float, bool, bytes or None. Pass a list of pairs instead"
             )
-        return {TAG: [serializer.name, self._pack(serializer.encode(value), place)]}
+        if not _AS_THEY_ARE.issuperset(map(type, value.values())):
+            value = {key: self._pack(item, f"{place}[{key!r}]", depth - 1) for key, item in value.items()}
+        return {TAG: [_MAP, value[TAG]]} if len(value) == 1 and TAG in value else value
+
+    def _refusal(self, kind: type, place: str) -> str:
+        known = [base for base in kind.__mro__[1:] if base in self._by_type or base in _AS_THEY_ARE]
+        known += [base for base in (list, dict) if issubclass(kind, base)]
+        also = f", although {known[0].__qualname__} is: only the exact type is" if known else ""
+        return (
+            f"{place} is of type {kind.__module__}.{kind.__qualname__}, which is not stored{also}; "
+            f"pass a plain value such as an id, or register it: app.serializer({kind.__name__})"
+        )
 
     def _untag(self, content: Any) -> Any:
         if type(content) is not list or len(content) != 2 or type(content[0]) is not str:
@@ -121,7 +146,7 @@ class Serializers:
             return {TAG: self.unpack(packed)}
         serializer = self._by_name.get(name)
         if serializer is None:
-            raise SerializationError(
+            raise UnknownSerializerError(
                 f"a value was packed by the serializer {name!r}, which this process has not registered; "
                 "register it with app.serializer before jobs run"
             )

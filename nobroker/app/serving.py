@@ -8,8 +8,11 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nobroker.app.context import JobContext
+from nobroker.app.definition import Definition
 from nobroker.app.watching import Usher
-from nobroker.worker import Worker, WorkerStats
+from nobroker.job import Job
+from nobroker.worker import Verdict, Worker, WorkerStats
 
 if TYPE_CHECKING:
     from nobroker.app.application import App
@@ -73,12 +76,15 @@ class Service:
         app = self.app
         app._tell("on_start")
         app._tell("on_worker_start")
+        app._services.append(self)
         try:
             app._ushers.append(self.usher)
             with self.usher.beside():
                 return self._work()
         finally:
             app._ushers.remove(self.usher)
+            app._services.remove(self)
+            app._timeouts.rest()
             app._tell("on_worker_stop")
             app._tell("on_stop")
             app._tell("on_shutdown")
@@ -100,6 +106,27 @@ class Service:
                 return total
             if self._max_jobs is not None:
                 self.worker.max_jobs = self._max_jobs - total.leased
+
+    def recycle(self, reason: str) -> None:
+        """Take no more jobs, let the others end, and have `run` return, with `recycling` set."""
+        _log.warning("event=worker.recycling reason=%s", reason)
+        self.recycling = self.recycling or reason
+        self.worker.stop()
+
+    def give_up(self, definition: Definition, context: JobContext, held: Job, error: Exception) -> None:
+        """Record what becomes of a job whose code does not end, if it is this worker's, without waiting for
+        its thread; then this process should be replaced.
+        """
+        if not self.worker.is_running(held):
+            return
+        self.recycle(f"{error}, and could not be stopped")
+        runner = self.app.runner
+        try:
+            result = runner.give_up(definition, context, error)
+        except Verdict as verdict:
+            self.worker.abandon(held, error=verdict)
+        else:
+            self.worker.abandon(held, result=runner.pack_result(context, result))
 
     def stop(self) -> None:
         """End in good order; from any thread."""

@@ -23,8 +23,19 @@ def checker(function: Callable[..., Any], name: str, *, method: bool) -> Callabl
     Args:
         name: what its errors call the function.
         method: leave the first parameter out.
+
+    Raises:
+        TypeError: a method without a parameter for ``self``.
     """
-    parameters = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
+    parameters = list(inspect.signature(function).parameters.values())
+    if method:
+        if not parameters or parameters[0].kind in (
+            inspect.Parameter.KEYWORD_ONLY,
+            inspect.Parameter.VAR_KEYWORD,
+        ):
+            raise TypeError(f"perform of {name} must begin with the parameter self")
+        if parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+            del parameters[0]
     kinds = [p.kind for p in parameters]
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY]

@@ -142,7 +142,8 @@ class Steps(JobContext):
 
     def _opened_book(self) -> _Book:
         if self._book is None:
-            self._book = _opened(self, self.definition)
+            self._book = _Book(self, self.definition)
+            self._book.take_up()
         return self._book
 
     def _finish(self) -> None:
@@ -188,7 +189,10 @@ class _Book:
         promised: a step that was called and not awaited yet.
     """
 
-    def __init__(self, job: JobContext, definition: Definition, kept: dict[str, Any]) -> None:
+    def __init__(self, job: JobContext, definition: Definition | None) -> None:
+        if definition is None:
+            raise TypeError(f"{type(job).__qualname__} is not registered; put @app.register before the class")
+        kept = _kept(job)
         self.definition = definition
         self.done: list[str] = list(kept["done"])
         self.cursors: dict[str, Any] = dict(kept["cursors"])
@@ -209,6 +213,24 @@ class _Book:
             "resumed": self.resumed,
             "running": self.running,
         }
+
+    def take_up(self) -> None:
+        """Begin a run. If the one before was interrupted, that is counted.
+
+        Raises:
+            Dead: there were too many.
+        """
+        if self.running:
+            self.resumed += 1
+            limit = self.definition.options.max_resumptions
+            if limit is not None and self.resumed > limit:
+                self.resumed = 0  # whoever requeues it wants it to go on
+                raise Dead(
+                    f"it was interrupted more often than max_resumptions={limit} allows; "
+                    "requeued, it goes on from its last checkpoint"
+                )
+            self.write()
+        self.running = True
 
     def begin(self, name: str, start: Any) -> Step | None:
         """The step, if there is something to do."""
@@ -284,15 +306,12 @@ class _Book:
         return self._serializers.pack(cursor, f"the cursor of step {name!r} of {self._job.job_class}")
 
 
-def _opened(job: JobContext, definition: Definition | None) -> _Book:
-    """What earlier runs kept of the steps. One that was interrupted is counted, once this run asks.
+def _kept(job: JobContext) -> dict[str, Any]:
+    """What earlier runs kept of the steps.
 
     Raises:
-        Dead: there were too many.
-        SerializationError: what is kept is something else.
+        SerializationError: it is something else.
     """
-    if definition is None:
-        raise TypeError(f"{type(job).__qualname__} is not registered; put @app.register before the class")
     kept = job._state.get(STEPS, {"done": [], "cursors": {}, "resumed": 0, "running": False})
     kinds = {"done": list, "cursors": dict, "resumed": int, "running": bool}
     if type(kept) is not dict or any(type(kept.get(key)) is not kind for key, kind in kinds.items()):
@@ -300,17 +319,4 @@ def _opened(job: JobContext, definition: Definition | None) -> _Book:
             f"what is kept of the steps of job {job.id} is none of their making: {kept!r:.200}; "
             "something else writes to its job_state under the key 'steps'"
         )
-    book = _Book(job, definition, kept)
-    if book.running:
-        book.resumed += 1
-        limit = definition.options.max_resumptions
-        if limit is not None and book.resumed > limit:
-            again = {**book.packed(), "resumed": 0, "running": False}  # whoever requeues it lets it go on
-            raise Dead(
-                f"it was interrupted more often than max_resumptions={limit} allows; "
-                "requeued, it goes on from its last checkpoint",
-                state={**job._state, STEPS: again},
-            )
-        book.write()
-    book.running = True
-    return book
+    return kept

@@ -187,11 +187,9 @@ class AppTesting:
             return found
         terms = {"args": args, "kwargs": kwargs, "queue": queue}
         wanted = ", ".join([name, *(f"{key}={value!r}" for key, value in terms.items() if value is not None)])
-        often = "" if times is None else f"{times} times, and was {len(found)} times"
+        often = "and was not" if times is None else f"{times} times, and was {len(found)}"
         unknown = "" if name in self.app.jobs else "\nno job of this name is registered"
-        raise AssertionError(
-            f"expected to be enqueued {often or 'and was not'}: {wanted}{unknown}\n{_listed(enqueued)}"
-        )
+        raise AssertionError(f"expected to be enqueued {often}: {wanted}{unknown}\n{_listed(enqueued)}")
 
     def assert_nothing_enqueued(self) -> None:
         """Fail if anything is among `enqueued`.
@@ -283,7 +281,7 @@ class AppTesting:
             0.0 if held else round(max(0.0, job.available_at - now), 6),
             held,
             job.priority,
-            job.metadata,
+            self.app._serializers.unpack(job.metadata),
             job.id,
         )
 

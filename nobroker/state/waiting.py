@@ -46,22 +46,22 @@ class Waiting:
                 yield seq
         for queue in (self.later, self.later_wall):
             wall = queue is self.later_wall
-            later = [row for row in queue if lanes is None or self._lane_of(row) in lanes]
+            mine = [row for row in queue if lanes is None or self._lane_of(row) in lanes]
             for _, _, seq, code in heapq.merge(
-                *(_later_keys(avail, seq, run, self._entries, wall) for avail, seq, run in later)
+                *(_later_keys(avail, seq, run, self._entries, wall) for avail, seq, run in mine)
             ):
                 if code == self._pages.code(seq) and seq not in seen:
                     if code == RETRY_LATER:
                         seen.add(seq)
                     yield seq
 
-    def _lane_of(self, row: tuple[int, int, Run | None]) -> str | None:
-        """The lane of what is not due yet; None for a row that speaks of nothing any more."""
+    def _lane_of(self, row: tuple[int, int, Run | None]) -> str:
+        """The lane of what is not due yet. Of a row that speaks of nothing any more it does not matter."""
         _, seq, run = row
         if run is not None:
             return run.lane
         entry = self._entries.get(seq)
-        return None if entry is None else entry.lane
+        return "" if entry is None else entry.lane
 
     def oldest(self, lanes: Iterable[str] | None, without: frozenset[int]) -> int | None:
         """When the longest waiting of the due jobs became available, some left out."""

@@ -26,6 +26,7 @@ NOT_FOR: dict[tuple[str, str], str] = {
 }
 CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
+LOADERS = ("nobroker.cli", "nobroker.app.discovery", "nobroker.pytest_plugin")
 PURE_IMPORTS = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "enum", "functools",
     "heapq", "itertools", "math", "operator", "sys", "types", "typing", "sortedcontainers",
@@ -72,12 +73,12 @@ def no_hidden_imports(sources: list[Source]) -> Iterator[str]:
     for source in product(sources):
         for line, name in references(source):
             hidden = name == "builtins.__import__" or name == "importlib.import_module"
-            if hidden and not within(source.module, ("nobroker.cli", "nobroker.app.discovery")):
+            if hidden and not within(source.module, LOADERS):
                 yield at(
                     source,
                     line,
                     f"{name} hides an import",
-                    "an import statement; user code is loaded by the cli",
+                    f"an import statement; user code is loaded by {', '.join(LOADERS)}",
                 )
 
 
@@ -140,6 +141,8 @@ def only_declared_dependencies(sources: list[Source]) -> Iterator[str]:
     for source in product(sources):
         terminal = within(source.module, ("nobroker.cli", "nobroker_tools"))
         allowed = CORE_DEPENDENCIES | own | (TERMINAL_DEPENDENCIES if terminal else set())
+        if source.module == "nobroker.pytest_plugin":  # loaded by pytest, and by nobody else
+            allowed = {"pytest"}
         for item in imports(source):
             top = item.name.partition(".")[0]
             if top not in allowed and top not in sys.stdlib_module_names:
