@@ -113,8 +113,8 @@ class JobContext:
         self.attempts = held.attempts
         if type(held.job_state) is dict:
             self._state = {key: value for key, value in held.job_state.items() if key != UNKNOWN_SINCE}
-        if held.attempts <= self._retried():  # it was dead, and has been requeued: all begins anew
-            del self._state[RETRIES]
+            if held.attempts <= self._retried():  # it was dead, and has been requeued: all begins anew
+                del self._state[RETRIES]
         self.executions = held.attempts + self._state.get(RELEASES, 0)
 
     def _retried(self) -> int:

@@ -81,16 +81,18 @@ def opened(serializers: Serializers, payload: dict[str, Any]) -> Call:
     if type(kwargs) is not dict:
         raise SerializationError(f"the keyword arguments of {name} are {kwargs!r:.100}, not a dict")
 
-    def restored(place: object, value: Any) -> Any:
-        try:
-            return serializers.unpack(value)
-        except Exception as error:
-            error.add_note(f"while restoring argument {place!r} of {name}")
-            raise
-
-    return Call(
-        name,
-        tuple([restored(index, value) for index, value in enumerate(payload["args"])]),
-        {key: restored(key, value) for key, value in kwargs.items()},
-        *map(payload.get, MARKS),
-    )
+    unpack = serializers.unpack
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    place: object = None
+    try:
+        for place, value in enumerate(payload["args"]):
+            args.append(unpack(value))
+        for key, value in kwargs.items():
+            place = key
+            named[key] = unpack(value)
+    except Exception as error:
+        error.add_note(f"while restoring argument {place!r} of {name}")
+        raise
+    marks = map(payload.get, MARKS) if len(payload) > 2 else ()
+    return Call(name, tuple(args), named, *marks)

@@ -78,7 +78,7 @@ class Serializers:
         return value if type(value) in _AS_THEY_ARE else self._pack(value, place, MAX_DEPTH)
 
     def unpack(self, value: Any) -> Any:
-        """What `pack` was given.
+        """What `pack` was given. What needs nothing done is the value itself, not a copy.
 
         Raises:
             UnknownSerializerError: one that packed a value is not registered here.
@@ -86,11 +86,15 @@ class Serializers:
         """
         kind = type(value)
         if kind is list:
+            if _AS_THEY_ARE.issuperset(map(type, value)):
+                return value
             return [self.unpack(item) for item in value]
         if kind is not dict:
             return value
         if len(value) == 1 and TAG in value:
             return self._untag(value[TAG])
+        if _AS_THEY_ARE.issuperset(map(type, value.values())):
+            return value
         return {key: self.unpack(item) for key, item in value.items()}
 
     def _pack(self, value: Any, place: str, depth: int) -> Any:
