@@ -165,7 +165,7 @@ def test_a_block_is_written_as_a_whole_or_not_at_all(trial: Trial) -> None:
     def block() -> None:
         with trial.app.batch():
             made.append(trial.work.perform_later("a"))
-            trial.work.set(metadata=object()).perform_later("b")
+            trial.work.set(metadata="x" * 9_000_000).perform_later("b")  # found out at the write
 
     with pytest.raises(SerializationError):
         block()
