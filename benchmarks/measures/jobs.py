@@ -71,7 +71,7 @@ def peer(bench: Bench, name: str, directory: Path, options: dict[str, Any]) -> f
     """Jobs a second; None, and a reason among what is missing, where it can't be measured."""
     if name in bench.missing:
         return None
-    if why := bench.environment.why_missing("peers"):
+    if why := bench.environment.why_missing(options["who"]):
         bench.missing[name] = why
         return None
     bench.say(name)
@@ -81,7 +81,7 @@ def peer(bench: Bench, name: str, directory: Path, options: dict[str, Any]) -> f
     try:
         rate: float = bench.task(
             f"measures.peer_jobs:{name}",
-            who="peers",
+            who=options["who"],
             directory=path,
             jobs=bench.pick(options["quick"], options["full"]),
         )

@@ -12,10 +12,11 @@ from typing import Any
 
 THREADS = 4
 PATIENCE_S = 120.0
-# By the name of the function below: how many jobs it runs off. Neither has a cheaper way for many.
+# By the name of the function below: whose packages it needs, and how many jobs it runs off. Neither has a
+# cheaper way for many.
 PEERS: dict[str, dict[str, Any]] = {
-    "quebec": {"quick": 12, "full": 200},
-    "huey": {"quick": 100, "full": 3_000},
+    "quebec": {"who": "quebec", "quick": 12, "full": 200},
+    "huey": {"who": "peers", "quick": 100, "full": 3_000},
 }
 
 
