@@ -19,6 +19,8 @@ context.py      the job that is running, as its code sees it
 hooks.py        people's own code around it all
 timeouts.py     stopping jobs in threads
 serving.py      working jobs off in this process; inline.py: running one where it is called
+testing.py      tests of code that enqueues; stage.py: where their jobs run
+events.py       what people's code is told of workers and failures
 discovery.py    importing the modules that jobs are in
 """
 

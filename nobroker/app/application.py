@@ -16,8 +16,8 @@ from nobroker.app.context import Arguments, JobContext
 from nobroker.app.definition import Definition, JobFunction, PreparedJob
 from nobroker.app.enqueueing import Enqueuer
 from nobroker.app.errors import DuplicateJobError
+from nobroker.app.events import Events
 from nobroker.app.handle import JobHandle
-from nobroker.app.hooks import is_plain
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
 from nobroker.app.rules import seconds_of
@@ -39,15 +39,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 J = TypeVar("J", bound=type[BaseJob])
 M = TypeVar("M", bound=Middleware)
-E = TypeVar("E", bound=Callable[..., Any])
 
 _QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
-EVENTS = ("on_start", "on_stop", "on_worker_start", "on_worker_stop", "on_shutdown", "on_job_error")
-
 _log = logging.getLogger("nobroker.app")
 
 
-class App:
+class App(Events):
     """Jobs of one application, and the queue that they travel through.
 
     The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.
@@ -70,6 +67,7 @@ class App:
         unknown_job_grace: float = 3600.0,
         **options: Any,
     ) -> None:
+        super().__init__()
         known("App", options, _QUEUE_OPTIONS)
         self.path = path
         self.name = name
@@ -83,7 +81,6 @@ class App:
         self._middleware: list[Middleware] = []
         self._timeouts = ThreadTimeouts(self._give_up)
         self._services: list[Service] = []
-        self._events: dict[str, list[Callable[..., Any]]] = {name: [] for name in EVENTS}
         self._enqueuer = Enqueuer(self, lambda: self.queue, self._serializers, self._now, self._enqueued)
         self._ushers: list[Usher] = []
         judge = Judge(
@@ -246,38 +243,6 @@ class App:
 
         return AppTesting(self, mode)
 
-    # -- events; each is a decorator
-
-    def on_start(self, function: E) -> E:
-        """Called when `run` begins."""
-        return self._on("on_start", function)
-
-    def on_stop(self, function: E) -> E:
-        """Called when `run` ends."""
-        return self._on("on_stop", function)
-
-    def on_worker_start(self, function: E) -> E:
-        """Called in each worker process before it takes jobs."""
-        return self._on("on_worker_start", function)
-
-    def on_worker_stop(self, function: E) -> E:
-        """Called in each worker process when its last job has ended."""
-        return self._on("on_worker_stop", function)
-
-    def on_shutdown(self, function: E) -> E:
-        """Called last of all, when everything of this process has stopped."""
-        return self._on("on_shutdown", function)
-
-    def on_job_error(self, function: E) -> E:
-        """Called with the job and its error whenever a run fails, whatever becomes of the job."""
-        return self._on("on_job_error", function)
-
-    def _on(self, event: str, function: E) -> E:
-        if not is_plain(function):
-            raise TypeError(f"{event} takes a plain function, not {function!r}")
-        self._events[event].append(function)
-        return function
-
     # -- enqueueing
 
     def perform_all_later(
@@ -392,14 +357,6 @@ class App:
 
     def _job_error(self, context: JobContext, error: BaseException) -> None:
         self._tell("on_job_error", context, error)
-
-    def _tell(self, event: str, *args: Any) -> None:
-        for function in self._events[event]:
-            try:
-                function(*args)
-            except Exception:
-                name = getattr(function, "__qualname__", repr(function))
-                _log.exception("event=hook.failed hook=%s function=%s", event, name)
 
 
 class _Decorator:

@@ -46,12 +46,18 @@ class Stage:
         self._own = threading.local()
         self._directory = TemporaryDirectory(prefix="nobroker-testing-")
         options = {**app._options, "fsync": False, "clock": self.clock, "read_only": False}
-        self.queue: Queue = _StageQueue(self, self._directory.name, app.name, **options)
+        try:
+            self.queue: Queue = _StageQueue(self, self._directory.name, app.name, **options)
+        except BaseException:
+            self._directory.cleanup()
+            raise
         self._usher = Usher(self.queue)
 
     def close(self) -> None:
-        self.queue.close()
-        self._directory.cleanup()
+        try:
+            self.queue.close()
+        finally:
+            self._directory.cleanup()
 
     def now(self) -> float:
         return self.clock.wall_us() / 1e6

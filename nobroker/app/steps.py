@@ -63,9 +63,9 @@ class Step:
         """Keep the cursor; and let go of the job, if it is to stop here.
 
         It is written at most every 100 ms, so that it may stand in a tight loop: a job whose worker was
-        killed goes on from its last checkpoint, or from one that was made less than 100 ms before it. After
-        an error, or an interruption in good order, it is always the last. The write renews the lease, and
-        is not synced: a crash of the machine may take the job further back.
+        killed goes on from its last checkpoint, or from where it was less than 100 ms before that. After an
+        error, or an interruption in good order, it is always the last. The write renews the lease, and is
+        not synced: a crash of the machine may take the job further back.
 
         Args:
             force: write it now, whatever was written when.

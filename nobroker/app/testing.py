@@ -253,14 +253,16 @@ class AppTesting:
             return
         errors: list[BaseException] = []
         while True:
-            ready = [job for job in fresh if not stage.is_held(job)]
-            fresh = [job for job in fresh if job not in ready]
+            held: list[Job] = []
+            ready: list[Job] = []
+            for job in fresh:
+                (held if stage.is_held(job) else ready).append(job)
             for job in ready:
                 error = stage.run_at_once(job)
                 if error is not None:
                     errors.append(error)
             moved = stage.usher_moved()
-            fresh += stage.fresh()
+            fresh = held + stage.fresh()
             if not ready and not moved:
                 break
         if errors[1:]:
