@@ -9,10 +9,11 @@ envelope.py     a call as a payload: the only place that knows the layout
 serializers.py  arguments to what the queue stores, and back; people.py: for types that people bring
 enqueueing.py   prepared calls onto the queue
 handle.py       what one keeps of an enqueued job
-runner.py       one run: from the lease to the verdict; rules.py: what becomes of errors
-context.py      the job that is running, as its code sees it
+runner.py       one run: from the lease to the result, or what it raised
+judging.py      what becomes of a job that raised; rules.py: what people say of that
+context.py      the job that is running, as its code sees it; inheritance.py: also in its threads
 hooks.py        people's own code around it all
-timeouts.py     stopping jobs in threads
+timeouts.py     stopping jobs that run too long, and giving up those that do not stop
 serving.py      working jobs off in this process; inline.py: running one where it is called
 discovery.py    importing the modules that jobs are in
 """
@@ -30,6 +31,7 @@ from nobroker.app.errors import (
     JobTimeoutError,
     ResultTimeoutError,
     UnknownJobError,
+    UnknownSerializerError,
 )
 from nobroker.app.handle import JobHandle, Progress
 from nobroker.app.rules import Discard, Rescue, Retry
@@ -54,5 +56,6 @@ __all__ = [
     "ResultTimeoutError",
     "Retry",
     "UnknownJobError",
+    "UnknownSerializerError",
     "current_job",
 ]

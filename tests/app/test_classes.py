@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nobroker import App, BaseJob
+from nobroker import App, BaseJob, DuplicateJobError
 from tests.app.working import work
 
 seen: list[Any] = []
@@ -191,3 +191,19 @@ def test_options_are_inherited(app: App) -> None:
     assert Report.perform_later().job().lane == "low"
     assert work(app).dead == 1
     assert seen == ["before"]
+
+
+def test_a_class_that_was_refused_cannot_be_enqueued(app: App) -> None:
+    class Report(BaseJob):
+        def perform(self) -> None: ...
+
+    class Other(BaseJob):
+        job_name = Report.__qualname__.replace("<locals>.", "")
+
+        def perform(self) -> None: ...
+
+    app.register(Report)
+    with pytest.raises(DuplicateJobError):
+        app.register(Other)
+    with pytest.raises(TypeError, match="is not registered"):
+        Other.perform_later()
