@@ -86,7 +86,8 @@ def opened(serializers: Serializers, payload: dict[str, Any]) -> Call:
     named: dict[str, Any] = {}
     place: object = None
     try:
-        for place, value in enumerate(payload["args"]):
+        for index, value in enumerate(payload["args"]):
+            place = index
             args.append(unpack(value))
         for key, value in kwargs.items():
             place = key
