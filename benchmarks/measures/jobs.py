@@ -56,9 +56,9 @@ def measure(bench: Bench) -> Section:
 
 
 def ours(bench: Bench, directory: Path) -> dict[str, float]:
-    many, few = bench.pick(5_000, 50_000), bench.pick(500, 5_000)
+    many, few = bench.pick(5_000, 30_000), bench.pick(500, 4_000)
     rates: dict[str, float] = bench.task(
-        "measures.jobs:enqueued", directory=directory, later=bench.pick(2_000, 30_000), many=many, few=few
+        "measures.jobs:enqueued", directory=directory, later=bench.pick(2_000, 20_000), many=many, few=few
     )
     for name, folder, jobs, batch in ((SINGLE, "few", few, 1), (BATCHED, "many", many, 100)):
         rates[name] = bench.task(

@@ -15,8 +15,8 @@ PATIENCE_S = 120.0
 # By the name of the function below: whose packages it needs, and how many jobs it runs off. Neither has a
 # cheaper way for many.
 PEERS: dict[str, dict[str, Any]] = {
-    "quebec": {"who": "quebec", "quick": 12, "full": 200},
-    "huey": {"who": "peers", "quick": 100, "full": 3_000},
+    "quebec": {"who": "quebec", "quick": 12, "full": 100},
+    "huey": {"who": "peers", "quick": 100, "full": 2_000},
 }
 
 
