@@ -14,10 +14,11 @@ chains.py       jobs that wait for others
 watching.py     the usher, which sees to it that batches end and held jobs go on
 records.py      what the layer writes down for all that: the only place that knows the layout
 handle.py       what one keeps of an enqueued job
-runner.py       one run: from the lease to the verdict; rules.py: what becomes of errors
-context.py      the job that is running, as its code sees it
+runner.py       one run: from the lease to the result, or what it raised
+judging.py      what becomes of a job that raised; rules.py: what people say of that
+context.py      the job that is running, as its code sees it; inheritance.py: also in its threads
 hooks.py        people's own code around it all
-timeouts.py     stopping jobs in threads
+timeouts.py     stopping jobs that run too long, and giving up those that do not stop
 serving.py      working jobs off in this process; inline.py: running one where it is called
 testing.py      tests of code that enqueues; stage.py: where their jobs run
 events.py       what people's code is told of workers and failures
@@ -42,6 +43,7 @@ from nobroker.app.errors import (
     ResultTimeoutError,
     StepError,
     UnknownJobError,
+    UnknownSerializerError,
 )
 from nobroker.app.handle import JobHandle, Progress
 from nobroker.app.rules import Discard, Rescue, Retry
@@ -73,6 +75,7 @@ __all__ = [
     "Step",
     "StepError",
     "UnknownJobError",
+    "UnknownSerializerError",
     "after",
     "chain",
     "current_job",

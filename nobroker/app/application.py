@@ -155,7 +155,9 @@ class App(Events):
             TypeError: as `job`; or an attribute looks like a misspelt option.
             DuplicateJobError: another job of the application has this name.
         """
-        self._add(define(self, cls))
+        definition = define(self, cls)
+        self._add(definition)
+        cls.definition = definition
         return cls
 
     def _define_function(

@@ -109,7 +109,6 @@ def define(app: Any, cls: type[BaseJob]) -> Definition:
         hook = getattr(cls, name, None)
         if hook is not None:
             definition.hooks.add(name, hook)
-    cls.definition = definition
     return definition
 
 

@@ -231,5 +231,5 @@ def _refuse_generators(name: str, function: Callable[..., Any]) -> None:
 
 
 def _source(function: Callable[..., Any]) -> tuple[str, int]:
-    code = inspect.unwrap(function).__code__
+    code = getattr(inspect.unwrap(function), "__code__", None) or function.__code__
     return code.co_filename, code.co_firstlineno

@@ -12,7 +12,7 @@ from nobroker.app.context import JobContext
 from nobroker.app.definition import Definition
 from nobroker.app.watching import Usher
 from nobroker.job import Job
-from nobroker.worker import Verdict, Worker, WorkerStats
+from nobroker.worker import Worker, WorkerStats
 
 if TYPE_CHECKING:
     from nobroker.app.application import App
@@ -123,7 +123,7 @@ class Service:
         runner = self.app.runner
         try:
             result = runner.give_up(definition, context, error)
-        except Verdict as verdict:
+        except BaseException as verdict:
             self.worker.abandon(held, error=verdict)
         else:
             self.worker.abandon(held, result=runner.pack_result(context, result))

@@ -50,7 +50,11 @@ def test_arguments_that_do_not_fit_are_refused_at_perform_later(app: App) -> Non
         ((1, "a", True, 3), {"locale": "de"}, "takes from 2 to 3 positional arguments but 4"),
         ((1, "a"), {"locale": "de", "extra": 1}, "unexpected keyword argument 'extra'"),
         ((1, "a"), {"locale": "de", "text": "b"}, "multiple values for argument 'text'"),
-        (("a",), {"user": 1, "text": "b", "locale": "de"}, "positional-only arguments passed as keyword arguments: 'user'"),
+        (
+            ("a",),
+            {"user": 1, "text": "b", "locale": "de"},
+            "positional-only arguments passed as keyword arguments: 'user'",
+        ),
     ]
     for args, kwargs, words in wrong:
         for call in (send.perform_later, send.build, send.set(wait=5).perform_later, send.perform_now):
@@ -106,7 +110,9 @@ def test_set_says_how_a_call_is_enqueued(app: App, note: Any, clock: ManualClock
     berlin = later.astimezone(ZoneInfo("Europe/Berlin"))
     for moment in (later, berlin):
         assert note.set(wait_until=moment).perform_later().job().available_at == now + 86400
-    assert note.set(metadata={"by": (1, 2)}).perform_later().job().metadata == {"by": {"$": ["tuple", [1, 2]]}}
+    assert note.set(metadata={"by": (1, 2)}).perform_later().job().metadata == {
+        "by": {"$": ["tuple", [1, 2]]}
+    }
 
 
 def test_a_delayed_job_runs_when_its_time_has_come(app: App, note: Any, clock: ManualClock) -> None:
@@ -131,7 +137,7 @@ def test_a_later_word_counts_and_the_job_itself_stays_as_it_was(app: App, note: 
 
 def test_a_naive_datetime_is_refused_because_it_means_another_moment_elsewhere(app: App, note: Any) -> None:
     with pytest.raises(ValueError, match="must have a time zone"):
-        note.set(wait_until=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the point
+        note.set(wait_until=datetime(2030, 1, 1))
     with pytest.raises(TypeError, match="aware datetime, not date"):
         note.set(wait_until=date(2030, 1, 1))
 
@@ -191,7 +197,12 @@ def test_perform_all_later_is_one_write_all_or_none(app: App, note: Any) -> None
     def other(x: int) -> int:
         return x
 
-    mixed = [note.build(1), other.build(2), note.set(queue="own", wait=5).build(3), other.set(job_id="o").build(4)]
+    mixed = [
+        note.build(1),
+        other.build(2),
+        note.set(queue="own", wait=5).build(3),
+        other.set(job_id="o").build(4),
+    ]
     handles = app.perform_all_later(mixed)
     assert [handle.job().lane for handle in handles] == ["notes", "default", "own", "default"]
     assert handles[3].id == "o"
@@ -274,7 +285,10 @@ def test_perform_now_raises_what_the_job_raises_but_for_what_rules_deal_with(app
     told: list[Any] = []
 
     @app.job(
-        retry=[RetryRule(ConnectionError, attempts=1, handler=lambda job, error: "given up"), RetryRule(OSError)],
+        retry=[
+            RetryRule(ConnectionError, attempts=1, handler=lambda job, error: "given up"),
+            RetryRule(OSError),
+        ],
         discard=[Discard(KeyError)],
         rescue=[Rescue(IndexError, lambda job, error: (job.job_class, str(error)))],
         max_attempts=1,

@@ -33,7 +33,9 @@ class Hanging:
 
 
 @contextmanager
-def hanging(queue: FakeQueue, jobs: int, **options: Any) -> Iterator[tuple[Worker, Hanging, threading.Thread]]:
+def hanging(
+    queue: FakeQueue, jobs: int, **options: Any
+) -> Iterator[tuple[Worker, Hanging, threading.Thread]]:
     for number in range(jobs):
         queue.enqueue(number)
     handler = Hanging()
