@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -29,7 +29,8 @@ and so on."""
 EVERY_S: Final = 1.0
 """Everything is looked at so often."""
 _SHARE: Final = 20
-"""Of the time, looking takes one part in so many at most."""
+"""Looking at everything takes one part of a processor in so many at most; so does looking at
+what changed."""
 
 _log = logging.getLogger("nobroker.app")
 
@@ -138,26 +139,26 @@ class Usher:
     def _work(self) -> None:
         everything_at = time.monotonic()
         while True:
-            began = time.monotonic()
-            try:
-                if began >= everything_at:
-                    everything_at = began + EVERY_S
-                    self.look()
-                self._look_at_some()
-            except NobrokerError as error:
-                _log.warning("event=usher.failed error=%s: %s", type(error).__name__, error)
-            except Exception:
-                _log.exception("event=usher.failed")
-            ended = time.monotonic()
-            rest = (ended - began) * (_SHARE - 1)
-            everything_at = max(everything_at, ended + rest)
-            if self._stop.wait(rest):
+            if time.monotonic() >= everything_at:
+                everything_at = time.monotonic() + max(EVERY_S, self._rest_after(self.look))
+            if self._stop.wait(self._rest_after(self._look_at_some)):
                 return
             due = min([everything_at, *(at for at, _ in self._soon.values())])
             if self._wake.wait(max(0.0, due - time.monotonic())):
                 self._stop.wait(SOON_S)
             if self._stop.is_set():
                 return
+
+    def _rest_after(self, look: Callable[[], None]) -> float:
+        """Look; how long to rest before the next one, for what it took of the processor."""
+        began = time.thread_time()
+        try:
+            look()
+        except NobrokerError as error:
+            _log.warning("event=usher.failed error=%s: %s", type(error).__name__, error)
+        except Exception:
+            _log.exception("event=usher.failed")
+        return (time.thread_time() - began) * (_SHARE - 1)
 
     def _look_at_some(self) -> None:
         """Look at records that something happened to, and again at those that had not come to an end."""
