@@ -13,7 +13,7 @@ from nobroker import JobState
 from nobroker.app import BaseJob, JobHandle, StepError
 from nobroker.app.steps import STEPS, Step
 from nobroker.worker import RetryLater
-from tests.app.step_world import Killed, World
+from tests.app.step_world import Killed, World, counting
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_more_resumptions_than_allowed_make_the_job_dead_and_a_requeue_lets_it_g
             world.did.append(step.cursor)
             step.advance()
             step.checkpoint(force=True)
-            if step.cursor < 4:
+            if step.cursor < 6:
                 raise Killed
 
         self.step("work", work, start=0)
@@ -48,8 +48,46 @@ def test_more_resumptions_than_allowed_make_the_job_dead_and_a_requeue_lets_it_g
     assert "max_resumptions=2" in (job.last_error or "")
     assert world.did == [0, 1, 2]
     world.app.queue.requeue_dead(handle.id)
+    for _ in range(2):  # it is counted anew
+        world.run_and_kill()
     world.work()
-    assert (world.did, handle.status()) == ([0, 1, 2, 3], JobState.DONE)
+    assert (world.did, handle.status()) == ([0, 1, 2, 3, 4, 5], JobState.DONE)
+
+
+def test_a_stop_is_a_resumption_too(world: World) -> None:
+    handle = world.run_and_stop(world.job(counting(world), max_resumptions=0))
+    world.work()
+    assert handle.status() is JobState.DEAD
+    assert world.did == ["before", 0]
+
+
+def test_a_run_that_is_killed_before_it_keeps_anything_counts_when_it_had_gone_on(world: World) -> None:
+    def perform(self: BaseJob) -> None:
+        def work(step: Step) -> None:
+            world.did.append(step.cursor)
+            if step.cursor == 0:
+                step.set(1, force=True)
+            raise Killed
+
+        self.step("work", work, start=0)
+
+    handle = world.job(perform, max_resumptions=2, max_attempts=10).perform_later()
+    for _ in range(3):
+        world.run_and_kill()
+    world.work()
+    assert (world.did, handle.status()) == ([0, 1, 1], JobState.DEAD)
+
+
+def test_a_step_that_ended_is_not_done_again_though_nothing_was_kept_after_it(world: World) -> None:
+    def perform(self: BaseJob) -> None:
+        self.step("only", lambda step: world.did.append("only"))
+        if self.attempts == 1:
+            raise Killed
+
+    handle = world.job(perform).perform_later()
+    world.run_and_kill()
+    world.work()
+    assert (world.did, handle.status()) == (["only"], JobState.DONE)
 
 
 def test_one_kill_is_one_resumption_and_an_error_is_none(world: World) -> None:

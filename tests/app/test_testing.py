@@ -218,6 +218,13 @@ def test_a_job_may_purge_its_queue(world: World, held: AppTesting) -> None:
     assert held.queue.list_jobs() == []
 
 
+def test_the_layer_itself_goes_by_the_clock_of_the_test(world: World, held: AppTesting) -> None:
+    world.send.perform_later("ann")
+    del world.app.jobs["send"]
+    with pytest.raises(Dead, match="UnknownJobError: job 'send' is not registered here; it waited 3600 s"):
+        held.drain(advance=True)
+
+
 # -- assertions
 
 
