@@ -51,7 +51,7 @@ def test_each_bit_of_each_record(trial: Trial, tmp_path: Path) -> None:
         segment = open_segment(str(directory / "default.000001.seg"))
         data = bytearray(place.kept["default.000001.seg"])
         places = spans(directory / "default.000001.seg")
-        for number, _ in trial.points(len(places)):
+        for _, number, _ in trial.points(len(places)):
             first, end = places[number]
             whole = parse(bytes(data[first:end]), 0, segment.place, first)
             assert whole is not None

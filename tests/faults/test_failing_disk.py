@@ -55,31 +55,42 @@ FAULTS = [
 ]
 
 
-class FailingDisk(Recorder):
-    """A disk of which the calls of one kind fail, from the nth one on."""
+class Planted:
+    """A fault at the nth call of its kind, or from there on."""
 
-    def __init__(self, directory: Path, fault: Fault | None, point: int) -> None:
-        super().__init__(directory)
+    def __init__(self, fault: Fault, point: int) -> None:
         self.fault = fault
         self.point = point
         self.calls = 0
+
+    def befalls(self, call: str) -> bool:
+        if self.fault.call != call:
+            return False
+        self.calls += 1
+        return self.calls > self.point if self.fault.lasting else self.calls == self.point + 1
+
+
+class FailingDisk(Recorder):
+    """A disk of which some calls fail."""
+
+    def __init__(self, directory: Path, planted: list[Planted]) -> None:
+        super().__init__(directory)
+        self.planted = planted
         self.over = False
         self.lost_syncs = 0
         """How often a sync of a segment failed."""
 
-    def _may_fail(self, call: str) -> bool:
-        fault = self.fault
-        if self.over or (fault is not None and fault.call != call):
-            return False
-        self.calls += 1
-        if fault is None:
-            return False
-        return self.calls > self.point if fault.lasting else self.calls == self.point + 1
+    def _fault(self, call: str) -> Fault | None:
+        """What befalls this call."""
+        if self.over:
+            return None
+        met = [planted.fault for planted in self.planted if planted.befalls(call)]
+        return met[0] if met else None
 
     def _fail(self, call: str) -> None:
-        if self._may_fail(call):
-            number = self.fault.number if self.fault else 0
-            raise OSError(number, os.strerror(number) + " (planted)")
+        fault = self._fault(call)
+        if fault is not None:
+            raise OSError(fault.number, os.strerror(fault.number) + " (planted)")
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         if flags & os.O_CREAT and not os.path.lexists(path):
@@ -87,11 +98,12 @@ class FailingDisk(Recorder):
         return super().open(path, flags, mode)
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
-        if self._may_fail("write"):
+        fault = self._fault("write")
+        if fault is not None:
             half = memoryview(data)[: len(data) // 2]
-            if self.fault and self.fault.number:  # a part, or all of it, may have been written before
-                super().pwrite(fd, data if self.fault.number == errno.EIO else half, offset)
-                raise OSError(self.fault.number, os.strerror(self.fault.number) + " (planted)")
+            if fault.number:  # a part, or all of it, may have been written before
+                super().pwrite(fd, data if fault.number == errno.EIO else half, offset)
+                raise OSError(fault.number, os.strerror(fault.number) + " (planted)")
             return super().pwrite(fd, half or data, offset)
         return super().pwrite(fd, data, offset)
 
@@ -213,25 +225,30 @@ class Run:
         assert damage == []
 
 
-def one_run(directory: Path, fault: Fault | None, point: int, rng: random.Random) -> Run:
-    """The workload with a fault at one point."""
+def one_run(directory: Path, planted: list[Planted], rng: random.Random) -> Run:
+    """The workload with some faults."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    run = Run(directory, FailingDisk(directory, fault, point))
+    run = Run(directory, FailingDisk(directory, planted))
     with installed(run.disk):
         run.do()
-        if fault is not None:
-            run.after(rng)
+        run.after(rng)
     return run
 
 
 def fail_everywhere(fault: Fault, trial: Trial, directory: Path) -> None:
-    """Each call of a kind fails in one run."""
+    """Each call of a kind fails in one run. In long runs then, besides, any other call."""
     where = directory / "jobs"
-    points = one_run(where, fault, 10**9, random.Random(0)).disk.calls
+    counted = Planted(fault, 10**9)
+    one_run(where, [counted], random.Random(0))
+    points = counted.calls
     assert points > 2
-    for point, rng in trial.points(points):
-        run = one_run(where, fault, point, rng)
+    for number, point, rng in trial.points(points, again=True):
+        planted = [Planted(fault, point)]
+        if number >= points:
+            planted.append(Planted(rng.choice(FAULTS), rng.randrange(points)))
+            trial.count("pairs of faults")
+        run = one_run(where, planted, rng)
         trial.count("errors seen", run.errors)
 
 

@@ -127,7 +127,7 @@ def cut_power(trial: Trial, children: Children, where: Path, rounds: int) -> Non
     mount(["-o", "loop", str(image)], jobs)
     clock = ManualClock(time.time())
     try:
-        for _, rng in trial.rounds(rounds):
+        for _, rng in trial.rounds(rounds, least=100):
             account, highest = power_cut(directory, image, children, rng)
             clock.reboot()
             with Queue(jobs / "queue", clock=clock, segment_size=SEGMENT) as queue:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from nobroker import Queue
+from tests.faults.trial import Trial
 
 pytestmark = pytest.mark.processes
 PROGRAM = """
@@ -40,10 +43,10 @@ print(json.dumps(answers))
 """
 
 
-def made(directory: Path, closed: bool) -> None:
+def made(directory: Path, closed: bool, jobs: int) -> None:
     queue = Queue(directory, segment_size=65536)
-    queue.enqueue_many([b"x" * 900] * 200)
-    queue.ack_many(queue.lease(50))
+    queue.enqueue_many([b"x" * 900] * jobs)
+    queue.ack_many(queue.lease(jobs // 4))
     if closed:
         queue.close()
     else:
@@ -71,42 +74,40 @@ def judge(answers: dict[str, str], total: int) -> None:
         assert answers[name].split(":")[0] in ("StorageError", "CompactionError"), answers[name]
 
 
+def size_of(number: int, rng: Random) -> int:
+    """How many jobs a round has: in a long run each time others."""
+    return rng.randint(4, 2000) if number else 200
+
+
 @pytest.mark.parametrize("closed", [True, False])
-def test_another_users_directory(tmp_path: Path, closed: bool) -> None:
+def test_another_users_directory(trial: Trial, tmp_path: Path, closed: bool) -> None:
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
-    made(tmp_path / "jobs", closed)
     path = tmp_path
     while path != path.parent:
         if not path.stat().st_mode & 0o001:
             path.chmod(path.stat().st_mode | 0o011)
         path = path.parent
-    command = [
-        "setpriv",
-        "--reuid=65534",
-        "--clear-groups",
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(tmp_path / "jobs"),
-    ]
+    command = ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, "-c"]
     try:
-        probe = subprocess.run(
-            [*command[:3], sys.executable, "-c", "import nobroker"], capture_output=True, check=False
-        )
+        probe = subprocess.run([*command, "import nobroker"], capture_output=True, check=False)
     except FileNotFoundError:
         pytest.skip("setpriv is not installed")
     if probe.returncode:
         pytest.skip("another user may not read this checkout or its environment")
-    judge(look(command, tmp_path / "jobs"), 200)
+    for number, rng in trial.rounds(1):
+        jobs, where = size_of(number, rng), tmp_path / str(number)
+        made(where, closed, jobs)
+        judge(look([*command, PROGRAM, str(where)], where), jobs)
+        shutil.rmtree(where)
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_a_mount(tmp_path: Path, closed: bool) -> None:
-    made(tmp_path / "jobs", closed)
-    where = tmp_path / "mount"
+def test_a_mount(trial: Trial, tmp_path: Path, closed: bool) -> None:
+    where, jobs = tmp_path / "mount", tmp_path / "jobs"
     where.mkdir()
-    mount = f"mount --bind {tmp_path}/jobs {where} && mount -o remount,ro,bind {where}"
+    jobs.mkdir()
+    mount = f"mount --bind {jobs} {where} && mount -o remount,ro,bind {where}"
     try:
         probe = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, check=False)
     except FileNotFoundError:
@@ -115,4 +116,8 @@ def test_a_mount(tmp_path: Path, closed: bool) -> None:
         pytest.skip("mounting is not allowed here")
     (tmp_path / "program.py").write_text(PROGRAM)
     run = f"{mount} && exec {sys.executable} {tmp_path}/program.py {where}"
-    judge(look(["unshare", "-m", "sh", "-c", run], tmp_path / "jobs"), 200)
+    for number, rng in trial.rounds(1):
+        total = size_of(number, rng)
+        made(jobs, closed, total)
+        judge(look(["unshare", "-m", "sh", "-c", run], jobs), total)
+        shutil.rmtree(jobs)

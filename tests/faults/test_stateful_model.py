@@ -67,7 +67,7 @@ class HarshMachine(QueueMachine):
 
 
 def test_random_verbs(trial: Trial) -> None:
-    for _, rng in trial.rounds(2):
+    for _, rng in trial.rounds(2, least=500 // SLICE):
         machine = seed(rng.randrange(2**32))(type("Machine", (HarshMachine,), {}))
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             machine,
