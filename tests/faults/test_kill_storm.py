@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -28,6 +28,7 @@ KILLS = 100
 PLACES = (("produce",), ("threads", "forks"), ("forks", "handlers"), ("compact", "produce", "threads"))
 """Which roles the processes that run at one time take, one after the other."""
 KILLS_BESIDE_A_COMPACTOR = 10
+PATIENCE_S = 60.0
 PLACES_BESIDE_A_COMPACTOR = (*[("hoard",)] * 6, ("clear",), (WATCH,))
 pytestmark = [
     pytest.mark.processes,
@@ -52,11 +53,21 @@ class Storm:
             command = [sys.executable, *COMPACTOR, *where, "compact", "--watch", "0.2"]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
-    def rage(self, rng: Random, kills: int, pause: tuple[float, float]) -> None:
-        """So many kills, with seconds from `pause` between them."""
+    def rage(
+        self,
+        rng: Random,
+        kills: int,
+        pause: tuple[float, float],
+        under_way: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """So many kills, with seconds from `pause` between them, once all is `under_way`."""
         running = [self.start(place) for place in range(len(self.places))]
         complaints: list[str] = []
         try:
+            patience = time.monotonic() + PATIENCE_S
+            while not under_way():
+                assert time.monotonic() < patience, "nobody does what is waited for"
+                time.sleep(0.05)
             for _ in range(kills):
                 time.sleep(rng.uniform(*pause))
                 place = rng.randrange(len(self.places))
@@ -109,13 +120,15 @@ def test_beside_a_compactor(trial: Trial, tmp_path: Path) -> None:
         with scratch(tmp_path) as directory:
             with Queue(directory / "jobs", segment_size=SEGMENT):
                 pass
-            Storm(directory, PLACES_BESIDE_A_COMPACTOR).rage(rng, KILLS_BESIDE_A_COMPACTOR, (0.3, 1.0))
+            first = directory / "jobs" / "default.000001.seg"
+            Storm(directory, PLACES_BESIDE_A_COMPACTOR).rage(
+                rng, KILLS_BESIDE_A_COMPACTOR, (0.3, 1.0), under_way=lambda: not first.exists()
+            )
             made = read_made(directory)
             with Queue(directory / "jobs") as queue:
                 assert [found for found in queue.check() if found.severity != "note"] == []
                 jobs = [job for job in queue.list_jobs() if job.payload is not None]
                 assert queue.stats().total == len(queue.list_jobs())
-                assert not (directory / "jobs" / "default.000001.seg").exists(), "nothing was compacted"
                 queue.compact()
                 assert queue.check() == []
             there = Counter(job.payload for job in jobs)
