@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from random import Random
 
 import atheris
 import msgpack
@@ -26,19 +27,29 @@ with atheris.instrument_imports(include=["nobroker", "nobroker_mmap"]):
     from nobroker_mmap.chain import retired_floor
     from nobroker_mmap.record import Place, encode, parse
 
+from tests.faults.test_hostile_files import mutated_object
+
 PLACE = Place(1, 7, 0)
 OFFSET = fmt.SEGMENT_HEADER_SIZE
 BEGINNING = (
     (kinds.ENQUEUE, {"t": 1, "n": 9, "s": 1}),
     (kinds.ENQUEUE, {"t": 2, "n": 2, "s": 10, "l": "lane", "p": 3, "i": ["one", "two"]}),
-    (kinds.LEASE, {"t": 3, "w": 3, "d": 99, "k": 1, "q": [1, 4]}),
+    (kinds.LEASE, {"t": 3, "w": 3, "d": 99, "k": 1, "q": [1, 4], "v": [[4, 0, 5, 0, 1]]}),
     (kinds.ACK, {"t": 4, "q": [1, 1], "k": 50}),
     (kinds.NACK, {"t": 5, "q": [2, 2], "a": [5], "x": [0]}),
 )
 """What a sound log begins with."""
 
 
-def record(data: bytes) -> None:
+def begun() -> State:
+    """The state after it."""
+    state = State()
+    for kind, head in BEGINNING:
+        apply(state, kind, dict(head), 0)
+    return state
+
+
+def record(data: bytes, state: State) -> None:
     """A type, how much of the body is the head, and the body: replayed after a sound beginning."""
     if len(data) < 3:
         return
@@ -48,9 +59,6 @@ def record(data: bytes) -> None:
     found = parse(framed, 0, PLACE, OFFSET)
     if found is None:
         raise AssertionError("a record that was just made does not verify")
-    state = State()
-    for kind, head in BEGINNING:
-        apply(state, kind, dict(head), 0)
     head = found.head()
     if found.type in INDEXED:
         index_rows(found)
@@ -94,29 +102,41 @@ def index(data: bytes) -> None:
         table.moved_rows()
 
 
-TARGETS: tuple[Callable[[bytes], None], ...] = (
-    record,
-    record,
-    record,
-    raw_record,
-    header,
-    value,
-    snapshot,
-    index,
-)
-TYPED = (*MISFITS, NobrokerError, fmt.HeaderError, StopIteration, msgpack.UnpackException)
+OTHERS: tuple[Callable[[bytes], None], ...] = (raw_record, header, value, snapshot, index)
+TYPED = (*MISFITS, NobrokerError, StopIteration, msgpack.UnpackException)
 """What the callers of these functions turn into a typed error."""
 
 
 def one(data: bytes) -> None:
     """One input: its first byte says what it is."""
-    if data:
+    state = begun()
+    if not data:
+        return
+    try:
+        if data[0] < len(OTHERS):
+            OTHERS[data[0]](data[1:])
+        else:
+            record(data[1:], state)
+    except TYPED:
+        return
+
+
+def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+    """Half of the records are changed as the objects that they are, all else as bytes."""
+    rng = Random(seed)
+    if len(data) > 4 and data[0] >= len(OTHERS) and rng.random() < 0.5:
+        end = 4 + int.from_bytes(data[2:4], "little")
         try:
-            TARGETS[data[0] % len(TARGETS)](data[1:])
-        except TYPED:
-            return
+            head = msgpack.unpackb(data[4:end], strict_map_key=False)
+            packed = msgpack.packb(mutated_object(head, rng))
+        except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+            packed = b""
+        changed = data[:2] + len(packed).to_bytes(4, "little")[:2] + packed + data[end:]
+        if packed and len(changed) <= max_size:
+            return changed
+    return bytes(atheris.Mutate(data, max_size))
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, one)
+    atheris.Setup(sys.argv, one, custom_mutator=mutate)
     atheris.Fuzz()

@@ -19,8 +19,10 @@ from xxhash import xxh3_64_hexdigest
 from tests.faults.trial import Trial
 
 CORPUS = Path(__file__).with_name("corpus.msgpack")
-RUNS = 20_000
-LONG_RUNS = 200_000
+RUNS = 10_000
+LONG_RUNS = 100_000
+REACHED = 450
+"""Edges; more than what the refusals at the door are."""
 LIMITS = ("-timeout=2", "-rss_limit_mb=512", "-max_len=4096")
 """Seconds for one input, memory for all, bytes."""
 pytestmark = [
@@ -58,7 +60,9 @@ def test_behind_the_checksums(trial: Trial, tmp_path: Path) -> None:
         said = fuzz(f"-runs={runs}", f"-seed={rng.randrange(1, 2**31)}", f"-artifact_prefix={found}/", corpus)
         assert list(found.iterdir()) == []
         done = re.findall(r"^Done (\d+) runs", said, re.MULTILINE)
+        reached = re.findall(r" DONE +cov: (\d+) ", said)
         assert done, said[-2000:]
+        assert int(reached[0]) > REACHED, "hardly anything of the product is reached"
         trial.count("runs", int(done[0]))
     if trial.long:
         smaller = tmp_path / "smaller"

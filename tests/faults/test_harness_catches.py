@@ -142,7 +142,7 @@ def test_an_early_return_is_seen(whole: Trial, quick_directory: Path) -> None:
 def test_a_real_power_cut_without_sync_is_seen(whole: Trial, tmp_path: Path) -> None:
     children = Children("no_data_sync")
     try:
-        with seen(r"lost|back|damaged"):
+        with seen(r"lost|back|damaged|again"):
             cut_power(whole, children, tmp_path, 40)
     finally:
         children.close()

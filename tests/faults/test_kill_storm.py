@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -54,19 +54,15 @@ class Storm:
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def rage(
-        self,
-        rng: Random,
-        kills: int,
-        pause: tuple[float, float],
-        under_way: Callable[[], bool] = lambda: True,
+        self, rng: Random, kills: int, pause: tuple[float, float], until_gone: Path | None = None
     ) -> None:
-        """So many kills, with seconds from `pause` between them, once all is `under_way`."""
+        """So many kills, with seconds from `pause` between them, once a file is gone."""
         running = [self.start(place) for place in range(len(self.places))]
         complaints: list[str] = []
         try:
             patience = time.monotonic() + PATIENCE_S
-            while not under_way():
-                assert time.monotonic() < patience, "nobody does what is waited for"
+            while until_gone is not None and until_gone.exists():
+                assert time.monotonic() < patience, f"{until_gone} stays"
                 time.sleep(0.05)
             for _ in range(kills):
                 time.sleep(rng.uniform(*pause))
@@ -121,9 +117,8 @@ def test_beside_a_compactor(trial: Trial, tmp_path: Path) -> None:
             with Queue(directory / "jobs", segment_size=SEGMENT):
                 pass
             first = directory / "jobs" / "default.000001.seg"
-            Storm(directory, PLACES_BESIDE_A_COMPACTOR).rage(
-                rng, KILLS_BESIDE_A_COMPACTOR, (0.3, 1.0), under_way=lambda: not first.exists()
-            )
+            storm = Storm(directory, PLACES_BESIDE_A_COMPACTOR)
+            storm.rage(rng, KILLS_BESIDE_A_COMPACTOR, (0.3, 1.0), until_gone=first)
             made = read_made(directory)
             with Queue(directory / "jobs") as queue:
                 assert [found for found in queue.check() if found.severity != "note"] == []

@@ -132,7 +132,7 @@ def cut_power(trial: Trial, children: Children, where: Path, rounds: int) -> Non
             clock.reboot()
             with Queue(jobs / "queue", clock=clock, segment_size=SEGMENT) as queue:
                 account.compare(queue)
-                assert queue.enqueue({"key": "new"}).seq > highest
+                assert queue.enqueue({"key": "new"}).seq > highest, "a sequence number was given out again"
                 assert [finding for finding in queue.check() if finding.severity != "note"] == []
             trial.count("acknowledged", len(account.there) + len(account.done))
             trial.count("unknown", len(account.unknown - account.there))
