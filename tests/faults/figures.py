@@ -31,7 +31,7 @@ ROWS = {
     6: ("a really full disk", ["full_disk"]),
     7: ("truncation, of closed queues and under processes at work", ["truncation"]),
     8: ("bit flips", ["bit_flips"]),
-    9: ("hostile files", ["hostile_files"]),
+    9: ("hostile files", ["hostile_files", "fuzzing"]),
     10: ("stale, swapped and foreign caches", ["caches"]),
     11: ("random verbs against a model", ["stateful_model"]),
     12: ("stopped holders of locks and leases", ["stopped_holder"]),
@@ -39,7 +39,7 @@ ROWS = {
     14: ("read-only directories and mounts", ["read_only_places"]),
     15: ("leaks of descriptors, maps, memory", ["leaks"]),
     16: ("histories of eight processes", ["histories"]),
-    18: ("numbers that never repeat: looked at in the rows 1, 3 and 4", []),
+    18: ("numbers that never repeat: looked at in the rows 1, 3, 4 and 8", []),
     19: ("retirement in every order", ["retirement"]),
 }
 """The rows of the plan, each with the files that are its harness. Row 17 is in MUTATION.md."""
