@@ -73,7 +73,7 @@ def test_random_verbs(trial: Trial) -> None:
             machine,
             settings=settings(
                 max_examples=SLICE,
-                stateful_step_count=100 if trial.long else STEPS,
+                stateful_step_count=STEPS,
                 deadline=None,
                 database=None,
                 derandomize=False,
