@@ -56,8 +56,8 @@ def begin_of(name: str, seed: int) -> int:
 
 
 def commit() -> str:
-    """Which state of the project is tested; what this module writes does not make it another."""
-    own = [f":!{path.relative_to(HERE.parent.parent)}" for path in (FIGURES, RESULTS)]
+    """Which state of the project is tested; what long runs write does not make it another."""
+    own = [f":(top,exclude)tests/faults/{name}" for name in ("figures.json", "RESULTS.md", "corpus.msgpack")]
     said = [
         subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
         for words in (["rev-parse", "--short=7", "HEAD"], ["status", "--porcelain", "-uno", "--", ":/", *own])
