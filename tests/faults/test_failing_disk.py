@@ -9,13 +9,14 @@ import itertools
 import os
 import random
 import shutil
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from nobroker import NobrokerError, Queue
+from nobroker import NobrokerError, Queue, StorageError
 from nobroker.clock import ManualClock
 from tests.faults.account import Account, key_of
 from tests.faults.book import SEGMENT, Numbered, let_go
@@ -143,10 +144,13 @@ class Run:
         self.directory = directory
         self.disk = disk
         self.account = Account()
+        self.moments: list[tuple[int, Account]] = [(0, Account())]
+        """How many operations there had been when a call returned, and what was known then."""
         self.clock = ManualClock()
         self.handles: list[Queue | None] = [None, None]
         self.opened_at = [0, 0]
-        self.errors = 0
+        self.failed: list[int] = []
+        """How many operations there had been when a call raised an error."""
         self.keys = (f"job-{number}" for number in itertools.count())
 
     def call(self, which: int, call: Callable[[Queue], Any]) -> tuple[Any, NobrokerError | None]:
@@ -159,7 +163,7 @@ class Run:
                 self.handles[which] = queue
             answer = call(queue)
         except NobrokerError as error:
-            self.errors += 1
+            self.failed.append(self.disk.position)
             return None, error
         if self.disk.lost_syncs > self.opened_at[which]:
             raise AssertionError(f"a handle that was open when a sync failed works on: {answer}")
@@ -170,6 +174,7 @@ class Run:
         jobs = [{"key": key, "pad": "x" * size} for key in keys]
         _, error = self.call(which, lambda queue: queue.enqueue_many(jobs))
         self.account.enqueued(keys, error)
+        self.note()
 
     def work(self, which: int, count: int) -> None:
         held, _ = self.call(which, lambda queue: queue.lease(count))
@@ -177,6 +182,16 @@ class Run:
             keys = [key_of(job) for job in held]
             _, error = self.call(which, lambda queue: queue.ack_many(held))
             self.account.acked(keys, error)
+            self.note()
+
+    def note(self) -> None:
+        self.moments.append((self.disk.position, self.account.copy()))
+
+    def known_at(self, position: int) -> Account:
+        """What was known after so many operations."""
+        index = bisect_right(self.moments, position, key=lambda moment: moment[0]) - 1
+        account = self.moments[index][1]
+        return account.while_becoming(self.moments[min(index + 1, len(self.moments) - 1)][1])
 
     def close(self, which: int) -> None:
         queue, self.handles[which] = self.handles[which], None
@@ -197,27 +212,31 @@ class Run:
         self.enqueue(0, 1, 10)
 
     def after(self, rng: random.Random) -> None:
-        """The disk is well again: everything is opened anew. Then, besides, the power had failed."""
+        """The disk is well again: everything is opened anew. Then, besides, the power had failed, now or at
+        some moment before.
+        """
         disk = self.disk
         disk.over = True
         for queue in self.handles:
             if queue is not None:
                 let_go(queue)
         position, calls = disk.position, Numbered()
-        images = [disk.after_least(position), *(disk.after_some(position, rng) for _ in range(2))]
+        cuts = [(position, disk.after_least(position))]
+        before = rng.choice([rng.randrange(position + 1), *self.failed[:5]])
+        cuts += [(at, disk.after_some(at, rng)) for at in (position, before)]
         with Queue(self.directory, clock=self.clock, segment_size=SEGMENT) as queue:
-            self.look(queue)
+            self.look(queue, self.account)
         later = ManualClock()
         later.reboot()
-        for image in images:
+        for at, image in cuts:
             shutil.rmtree(self.directory)
             self.directory.mkdir()
             calls.numbers = image.write(self.directory)
             with installed(calls), Queue(self.directory, clock=later, segment_size=SEGMENT) as queue:
-                self.look(queue)
+                self.look(queue, self.known_at(at))
 
-    def look(self, queue: Queue) -> None:
-        self.account.compare(queue)
+    def look(self, queue: Queue, account: Account) -> None:
+        account.compare(queue)
         job = queue.enqueue({"key": "afterwards"}, priority=9)
         assert queue.lease(1)[0].id == job.id
         queue.ack(job.id)
@@ -249,10 +268,36 @@ def fail_everywhere(fault: Fault, trial: Trial, directory: Path) -> None:
             planted.append(Planted(rng.choice(FAULTS), rng.randrange(points)))
             trial.count("pairs of faults")
         run = one_run(where, planted, rng)
-        trial.count("errors seen", run.errors)
+        trial.count("errors seen", len(run.failed))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_failing_call(fault: Fault, trial: Trial, quick_directory: Path) -> None:
     fail_everywhere(fault, trial, quick_directory)
     print(f"{fault}: {dict(trial.figures)}")
+
+
+def test_what_was_refused_does_not_come_after_a_power_cut(quick_directory: Path) -> None:
+    """The write of an ack fails, and the power right after: the job is there to be worked again."""
+    directory = quick_directory / "jobs"
+    directory.mkdir()
+    disk, clock = FailingDisk(directory, []), ManualClock()
+    with installed(disk):
+        queue = Queue(directory, clock=clock, segment_size=SEGMENT)
+        job = queue.enqueue("work")
+        held = queue.lease(1)
+        disk.planted = [Planted(Fault("write", errno.EIO, False), 0)]
+        with pytest.raises(StorageError) as caught:
+            queue.ack(held[0])
+        assert caught.value.outcome == "not written"
+        let_go(queue)
+    clock.reboot()
+    for attempt in range(30):
+        image = disk.after_some(disk.position, random.Random(attempt))
+        where = quick_directory / str(attempt)
+        where.mkdir()
+        calls = Numbered()
+        calls.numbers = image.write(where)
+        with installed(calls), Queue(where, clock=clock, segment_size=SEGMENT) as again:
+            assert [found.id for found in again.lease(2)] == [job.id]
+            assert [finding for finding in again.check() if finding.severity != "note"] == []

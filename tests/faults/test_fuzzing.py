@@ -60,7 +60,7 @@ def test_behind_the_checksums(trial: Trial, tmp_path: Path) -> None:
         said = fuzz(f"-runs={runs}", f"-seed={rng.randrange(1, 2**31)}", f"-artifact_prefix={found}/", corpus)
         assert list(found.iterdir()) == []
         done = re.findall(r"^Done (\d+) runs", said, re.MULTILINE)
-        reached = re.findall(r" DONE +cov: (\d+) ", said)
+        reached = re.findall(r"DONE +cov: (\d+) ", said)
         assert done, said[-2000:]
         assert int(reached[0]) > REACHED, "hardly anything of the product is reached"
         trial.count("runs", int(done[0]))
