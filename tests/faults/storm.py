@@ -39,6 +39,11 @@ def enqueue_for_ever(queue: Queue, out: int, number: str) -> Iterator[None]:
         yield
 
 
+def come_and_go(directory: str, number: str) -> None:
+    """How long it takes to get under way."""
+    opened(directory).close()
+
+
 def produce(directory: str, number: str) -> None:
     """Enqueue, with some regard for those who have to work it off."""
     out = notes(directory, "made", number)
@@ -139,7 +144,7 @@ def handlers(directory: str, number: str) -> None:
         ).run()
 
 
-ROLES = (produce, hoard, clear, threads, forks, compact, handlers)
+ROLES = (come_and_go, produce, hoard, clear, threads, forks, compact, handlers)
 
 if __name__ == "__main__":
     {role.__name__: role for role in ROLES}[sys.argv[1]](*sys.argv[2:])

@@ -29,6 +29,7 @@ PLACES = (("produce",), ("threads", "forks"), ("forks", "handlers"), ("compact",
 """Which roles the processes that run at one time take, one after the other."""
 KILLS_BESIDE_A_COMPACTOR = 10
 PATIENCE_S = 60.0
+USUAL_START_S = 0.4
 PLACES_BESIDE_A_COMPACTOR = (*[("hoard",)] * 6, ("clear",), (WATCH,))
 pytestmark = [
     pytest.mark.processes,
@@ -53,10 +54,19 @@ class Storm:
             command = [sys.executable, *COMPACTOR, *where, "compact", "--watch", "0.2"]
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
+    def slowness(self) -> float:
+        """How much longer than usual a process takes to get under way: on a machine that has much to do,
+        nobody would come to anything between two kills.
+        """
+        began = time.monotonic()
+        subprocess.run([sys.executable, str(STORM), "come_and_go", str(self.directory), "0"], check=True)
+        return max(1.0, (time.monotonic() - began) / USUAL_START_S)
+
     def rage(
         self, rng: Random, kills: int, pause: tuple[float, float], until_gone: Path | None = None
     ) -> None:
         """So many kills, with seconds from `pause` between them, once a file is gone."""
+        slowness = self.slowness()
         running = [self.start(place) for place in range(len(self.places))]
         complaints: list[str] = []
         try:
@@ -65,7 +75,7 @@ class Storm:
                 assert time.monotonic() < patience, f"{until_gone} stays"
                 time.sleep(0.05)
             for _ in range(kills):
-                time.sleep(rng.uniform(*pause))
+                time.sleep(slowness * rng.uniform(*pause))
                 place = rng.randrange(len(self.places))
                 complaints += kill(running[place])
                 running[place] = self.start(place)

@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,15 +81,19 @@ def size_of(number: int, rng: Random) -> int:
     return rng.randint(4, 2000) if number else 200
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_another_users_directory(trial: Trial, tmp_path: Path, closed: bool) -> None:
+@pytest.fixture
+def common_place() -> Iterator[Path]:
+    """A directory that all may look into; those of pytest are its user's alone."""
+    with tempfile.TemporaryDirectory(prefix="nobroker-faults-") as path:
+        os.chmod(path, 0o755)
+        yield Path(path)
+
+
+@pytest.fixture
+def another_user() -> list[str]:
+    """The beginning of a command that runs a Python program as another user."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
-    path = tmp_path
-    while path != path.parent:
-        if not path.stat().st_mode & 0o001:
-            path.chmod(path.stat().st_mode | 0o011)
-        path = path.parent
     command = ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, "-c"]
     try:
         probe = subprocess.run([*command, "import nobroker"], capture_output=True, check=False)
@@ -95,11 +101,54 @@ def test_another_users_directory(trial: Trial, tmp_path: Path, closed: bool) -> 
         pytest.skip("setpriv is not installed")
     if probe.returncode:
         pytest.skip("another user may not read this checkout or its environment")
+    return command
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_another_users_directory(
+    trial: Trial, common_place: Path, another_user: list[str], closed: bool
+) -> None:
     for number, rng in trial.rounds(1):
-        jobs, where = size_of(number, rng), tmp_path / str(number)
+        jobs, where = size_of(number, rng), common_place / str(number)
         made(where, closed, jobs)
-        judge(look([*command, PROGRAM, str(where)], where), jobs)
+        judge(look([*another_user, PROGRAM, str(where)], where), jobs)
         shutil.rmtree(where)
+
+
+REFUSED = """
+import sys
+from nobroker import NobrokerError, Queue, drop_queue, list_queues
+from nobroker_mmap.salvage import salvage
+where = sys.argv[1]
+for work in (
+    lambda: Queue(where, read_only=True),
+    lambda: Queue(where),
+    lambda: list_queues(where),
+    lambda: drop_queue(where, "default"),
+    lambda: salvage(where, "default", boot_id="any"),
+):
+    try:
+        work()
+    except NobrokerError as error:
+        print(type(error).__name__, where in str(error))
+    else:
+        print("no error")
+"""
+
+
+@pytest.mark.parametrize(
+    ("closed_off", "mode"), [("above/jobs", 0o711), ("above/jobs", 0o700), ("above", 0o700)]
+)
+def test_a_directory_that_may_not_be_looked_into(
+    common_place: Path, another_user: list[str], closed_off: str, mode: int
+) -> None:
+    """The queue's own, or one above it: typed errors that name it."""
+    where = common_place / "above" / "jobs"
+    made(where, True, 8)
+    (common_place / closed_off).chmod(mode)
+    done = subprocess.run([*another_user, REFUSED, str(where)], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["StorageError True"] * 5
 
 
 @pytest.mark.parametrize("closed", [True, False])
