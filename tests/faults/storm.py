@@ -65,7 +65,7 @@ def clear(directory: str, number: str) -> None:
     """Work the junk off, so that compaction has something to do."""
     with opened(directory) as queue:
         while True:
-            queue.ack_many(queue.lease(100, wait=1.0, lanes=["junk"]))
+            queue.ack_many(queue.lease(100, wait=1.0, lanes=["junk"], visibility_timeout=300.0))
 
 
 def work(queue: Queue, out: int, rng: random.Random) -> None:
