@@ -68,10 +68,17 @@ class Decoded:
         return self.corrupt(f"it holds {len(values)} values, and one at {index} was looked for")
 
     def place_of(self, seq: int) -> int:
-        """Index of a job among those the record speaks of."""
+        """Index of a job among those the record speaks of.
+
+        Raises:
+            CorruptLogError: it does not speak of the job.
+        """
         if self._places is None:
-            self._places = {number: index for index, number in enumerate(each(self.head["q"]))}
-        return self._places[seq]
+            self._places = {number: index for index, number in enumerate(each(self.head.get("q", [])))}
+        index = self._places.get(seq)
+        if index is None:
+            raise self.corrupt(f"it does not speak of job {seq}")
+        return index
 
     def corrupt(self, why: str) -> CorruptLogError:
         return CorruptLogError(
