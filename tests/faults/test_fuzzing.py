@@ -65,7 +65,4 @@ def test_behind_the_checksums(trial: Trial, tmp_path: Path) -> None:
         assert int(reached[0]) > REACHED, "hardly anything of the product is reached"
         trial.count("runs", int(done[0]))
     if trial.long:
-        smaller = tmp_path / "smaller"
-        smaller.mkdir()
-        fuzz("-merge=1", smaller, corpus)
-        CORPUS.write_bytes(msgpack.packb(inputs_in(smaller)))
+        CORPUS.write_bytes(msgpack.packb(inputs_in(corpus)))
