@@ -1,6 +1,7 @@
 """What the long runs saw, added up: figures.json, and RESULTS.md made from it.
 
-`python -m tests.faults.figures` makes RESULTS.md anew.
+`python -m tests.faults.figures` makes RESULTS.md anew. Whoever has found why a run failed says so in
+figures.json, as the `cause` of that run.
 """
 
 from __future__ import annotations
@@ -94,13 +95,13 @@ def report(known: dict[str, Any]) -> str:
     lines = [
         "# What the fault harness has seen",
         "",
-        "Sums over all long runs, written by them. A violation is a run that failed; each was then mended and"
-        " run again.",
+        "Sums over all long runs, written by them. What a run that failed had found was mended, with a test"
+        " of its own, and the row was run again.",
         "",
         f"Last machine: {cores['cpu']}, {cores['cores']} cores, {cores['kernel']}, Python {cores['python']},"
         f" {cores['file system'].split(' ')[0]}.",
         "",
-        "| row | what | minutes | seen | seeds | measured at | violations |",
+        "| row | what | minutes | seen | seeds | last run at | failed runs |",
         "|---:|---|---:|---|---|---|---:|",
         *(row_line(row, known) for row in ROWS),
         "",
@@ -112,16 +113,20 @@ def report(known: dict[str, Any]) -> str:
         "",
         "## Each harness",
         "",
-        "| row | command: `python make.py test -n 0 …` | minutes | rounds | runs | violations |",
+        "| row | command: `python make.py test -n 0 …` | minutes | rounds | runs | failed runs |",
         "|---:|---|---:|---:|---:|---:|",
         *harness_lines(known),
     ]
     failures = [
-        (name, run) for name, entry in sorted(known.items()) for run in entry["runs"] if "replay" in run
+        f"- {run['date']}, {run['commit']}, {name}: `{run['replay']}`."
+        f" {run.get('cause', 'Not explained yet.')}"
+        for name, entry in sorted(known.items())
+        for run in entry["runs"]
+        if "replay" in run
     ]
     if failures:
-        lines += ["", "Violations that were found, each with the command that replays it at that commit:", ""]
-        lines += [f"- {run['date']}, {run['commit']}, {name}: `{run['replay']}`" for name, run in failures]
+        lines += ["", "## Runs that failed", ""]
+        lines += ["Each with the command that replays it at that commit, and its cause.", "", *failures]
     return "\n".join(lines) + "\n"
 
 
@@ -145,7 +150,7 @@ def row_line(row: int, known: dict[str, Any]) -> str:
     minutes = sum(entry["minutes"] for entry in entries)
     shown = ", ".join(f"{number:,} {thing}" for thing, number in sorted(seen.items()) if number)
     seeds = " ".join(sorted({str(run["seed"]) for run in runs}))
-    last = max(runs, key=lambda run: run["date"])
+    last = sorted(runs, key=lambda run: run["date"])[-1]
     return (
         f"| {row} | {what} | {minutes:.1f} | {shown} | {seeds} | {last['commit']}, {last['date']} |"
         f" {failed(runs)} |"
