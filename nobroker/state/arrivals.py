@@ -135,6 +135,7 @@ def _settle_moved(state: State, seq: int, head: Head, override: Head, avail: int
         max_attempts,
         override.get("a", avail),
         override.get("n", 0),
+        head.get("w", False),
         override.get("f", 0),
         lsn if "E" in override else 0,
         lsn if "P" in override else 0,
@@ -148,7 +149,7 @@ def _settle_moved(state: State, seq: int, head: Head, override: Head, avail: int
         return
     if kind == "l":
         pages.add(seq, seq, codes.LEASED, lane)
-        if entry.attempts != 1 or entry.flags or entry.error or entry.progress or entry.state:
+        if entry.attempts != 1 or entry.flags or entry.error or entry.progress or entry.state or entry.wall:
             state.entries[seq] = entry
         lease = Lease(
             [seq, seq],

@@ -22,7 +22,6 @@ NO_EXPIRY: Final = 16
 class Entry(NamedTuple):
     """What the census cannot say of a job.
 
-    `avail` is queue time: the wall clock counts only for jobs that were never leased, which have no entry.
     `error`, `progress`, `state` are LSNs of the records that hold these values; 0 for none.
     """
 
@@ -31,6 +30,7 @@ class Entry(NamedTuple):
     max_attempts: int
     avail: int
     attempts: int = 0
+    wall: bool = False
     flags: int = 0
     error: int = 0
     progress: int = 0

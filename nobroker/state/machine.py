@@ -148,7 +148,7 @@ class State:
     def wait_again(self, seq: int, entry: Entry, time: int) -> None:
         """Put a job with an entry among the waiting."""
         self.entries[seq] = entry
-        later = entry.avail > time
+        later = entry.wall or entry.avail > time
         self.pages.put(seq, codes.RETRY_LATER if later else codes.RETRY)
         self.ready.add_own(seq, later)
 

@@ -124,6 +124,7 @@ def nack(state: State, head: Head, lsn: int, silent: int = 0) -> None:
         entry = state.entry_of(seq, lease)
         entry = entry._replace(
             avail=head["a"][index],
+            wall=False,
             flags=entry.flags & ~(EXPIRED_LEASE | CANCEL) | silent,
             error=lsn if index in texts else entry.error,
             token=token,
@@ -186,7 +187,9 @@ def release(state: State, head: Head, lsn: int) -> None:
         if lease is None:
             continue
         entry = state.entry_of(seq, lease)
-        entry = entry._replace(avail=head["a"][index], attempts=entry.attempts - 1, token=seq + lease.delta)
+        entry = entry._replace(
+            avail=head["a"][index], wall=False, attempts=entry.attempts - 1, token=seq + lease.delta
+        )
         state.wait_again(seq, entry, head["t"])
         # An expiry that has not passed yet still stands in the list.
         if entry.attempts == 0 and 0 < lease.expires <= head["t"]:
@@ -201,14 +204,14 @@ def expire(state: State, head: Head, lsn: int) -> None:
         entry = state.entries.get(seq)
         if entry is None:
             entry = Entry(state.pages.lane(seq), head.get("p", 0), head.get("m", 5), head["a"])
-        state.entries[seq] = entry._replace(flags=entry.flags | EXPIRED, avail=head["a"])
+        state.entries[seq] = entry._replace(flags=entry.flags | EXPIRED, avail=head["a"], wall=False)
         state.pages.put(seq, codes.DEAD)
 
 
 def requeue(state: State, head: Head, lsn: int) -> None:
     for seq in each(head["q"]):
         if state.pages.code(seq) == codes.DEAD:
-            entry = state.entries[seq]._replace(avail=head["t"], attempts=0)
+            entry = state.entries[seq]._replace(avail=head["t"], attempts=0, wall=False)
             state.wait_again(seq, entry._replace(flags=NO_EXPIRY), head["t"])
 
 

@@ -80,9 +80,10 @@ class ReadyIndex(Waiting):
         """
         entry = self._entries[seq]
         if later:
+            queue = self.later_wall if entry.wall else self.later
             due = (entry.avail, seq, None)
-            if due not in self.later:
-                self.later.add(due)
+            if due not in queue:
+                queue.add(due)
             return
         rows = self._lane(entry.lane)
         row = (-entry.priority, entry.avail, seq, None)

@@ -68,17 +68,10 @@ class Decoded:
         return self.corrupt(f"it holds {len(values)} values, and one at {index} was looked for")
 
     def place_of(self, seq: int) -> int:
-        """Index of a job among those the record speaks of.
-
-        Raises:
-            CorruptLogError: it does not speak of the job.
-        """
+        """Index of a job among those the record speaks of."""
         if self._places is None:
-            self._places = {number: index for index, number in enumerate(each(self.head.get("q", [])))}
-        index = self._places.get(seq)
-        if index is None:
-            raise self.corrupt(f"it does not speak of job {seq}")
-        return index
+            self._places = {number: index for index, number in enumerate(each(self.head["q"]))}
+        return self._places[seq]
 
     def corrupt(self, why: str) -> CorruptLogError:
         return CorruptLogError(

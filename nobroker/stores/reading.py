@@ -11,7 +11,6 @@ from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import State
 from nobroker.state.numbers import column, columns
-from nobroker.state.replay import MISFITS
 from nobroker.stores.base import Alike
 from nobroker.stores.decoded import Decoded
 from nobroker.values import unpack
@@ -278,7 +277,6 @@ class Reader:
             job.expires_at = None
 
     def result(self, ref: int, seq: int) -> Any:
-        """What the record at `ref`, of an ack or a move, says is the result of a job."""
         found = self.at(ref)
         if found.record.type == kinds.MOVE:
             return self.said(ref, seq, "R")
@@ -290,27 +288,21 @@ class Reader:
         """What the record at `ref` says of a job: E error, P progress, J job state, R result."""
         found = self.at(ref)
         index = found.place_of(seq)
-        try:
-            if found.record.type == kinds.MOVE:
-                packed = found.head.get("o", {}).get(index, {}).get(what)
-                return packed if what == "E" or packed is None else unpack(packed)
-            said = found.value(index)
-            if what == "E" or said is None:
-                return said
-            part = said[0 if what == "P" else 1]
-            return None if part is None else part[0]
-        except MISFITS as error:
-            raise found.corrupt(repr(error)) from error
+        if found.record.type == kinds.MOVE:
+            packed = found.head.get("o", {}).get(index, {}).get(what)
+            return packed if what == "E" or packed is None else unpack(packed)
+        said = found.value(index)
+        if what == "E" or said is None:
+            return said
+        part = said[0 if what == "P" else 1]
+        return None if part is None else part[0]
 
     def keep_until(self, ref: int, seq: int) -> int:
         """Until when a finished job is remembered."""
         found = self.at(ref)
-        try:
-            if found.record.type == kinds.MOVE:
-                return int(found.head.get("o", {}).get(found.place_of(seq), {}).get("K", 0))
-            return int(found.head.get("k", 0))
-        except MISFITS as error:
-            raise found.corrupt(repr(error)) from error
+        if found.record.type == kinds.MOVE:
+            return int(found.head.get("o", {}).get(found.place_of(seq), {}).get("K", 0))
+        return int(found.head.get("k", 0))
 
 
 _STATES: Final = {

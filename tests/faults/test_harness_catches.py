@@ -267,7 +267,7 @@ def test_a_segment_from_the_middle(short: Trial, tmp_path: Path, monkeypatch: py
 def add_own_twice(self: ReadyIndex, seq: int, later: bool) -> None:
     entry = self._entries[seq]
     if later:
-        self.later.add((entry.avail, seq, None))
+        (self.later_wall if entry.wall else self.later).add((entry.avail, seq, None))
     else:
         self._lane(entry.lane).add((-entry.priority, entry.avail, seq, None))
 
