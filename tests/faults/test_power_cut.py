@@ -127,12 +127,12 @@ def cut_power(trial: Trial, children: Children, where: Path, rounds: int) -> Non
     mount(["-o", "loop", str(image)], jobs)
     clock = ManualClock(time.time())
     try:
-        for _, rng in trial.rounds(rounds):
+        for _, rng in trial.rounds(rounds, least=100):
             account, highest = power_cut(directory, image, children, rng)
             clock.reboot()
             with Queue(jobs / "queue", clock=clock, segment_size=SEGMENT) as queue:
                 account.compare(queue)
-                assert queue.enqueue({"key": "new"}).seq > highest
+                assert queue.enqueue({"key": "new"}).seq > highest, "a sequence number was given out again"
                 assert [finding for finding in queue.check() if finding.severity != "note"] == []
             trial.count("acknowledged", len(account.there) + len(account.done))
             trial.count("unknown", len(account.unknown - account.there))
