@@ -55,8 +55,6 @@ def _imported(names: Sequence[str]) -> list[str]:
     here = importable_here()
     try:
         return discover(names, recursive=True, on_error="raise")
-    except SystemExit as error:
-        raise NothingBegun(f"a module of {', '.join(names)} ends the program ({error.code!r})") from error
     except (DiscoveryError, DuplicateJobError, ValueError) as error:
         cause = error.__cause__
         hint = ""

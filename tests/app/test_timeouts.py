@@ -244,6 +244,45 @@ def test_a_job_inside_a_job_has_its_own_time_and_no_more_than_the_outer_one(app:
 
 
 @needs_cpython
+@pytest.mark.parametrize(("outer_s", "inner_s"), [(0.02, 0.1), (0.1, 0.02)])
+def test_when_both_times_are_up_before_python_runs_again_it_is_the_outer_one_that_counts(
+    app: App, monkeypatch: pytest.MonkeyPatch, outer_s: float, inner_s: float
+) -> None:
+    looked = threading.Semaphore(0)
+    real = timeouts.Watchdog._act
+
+    def act(self: timeouts.Watchdog, watch: timeouts.Watch, now: float) -> None:
+        real(self, watch, now)
+        looked.release()
+
+    monkeypatch.setattr(timeouts.Watchdog, "_act", act)
+
+    @app.job(name="inner", timeout=inner_s)
+    def inner() -> None:
+        both = threading.Barrier(2)
+
+        def tell() -> None:
+            for _ in range(2):
+                assert looked.acquire(timeout=LONG_S)
+            both.wait(LONG_S)
+
+        threading.Thread(target=tell).start()
+        lock = threading.Lock()
+        lock.acquire()
+        threading.Thread(target=lambda: (both.wait(LONG_S), lock.release())).start()
+        lock.acquire(timeout=LONG_S)  # in C, until the watchdog has done all that it does
+        spin()
+
+    @app.job(name="outer", timeout=outer_s)
+    def outer() -> None:
+        inner.perform_now()
+
+    with pytest.raises(JobTimeoutError, match="outer ran longer"):
+        outer.perform_now()
+    assert not timeouts._watchdog._watches
+
+
+@needs_cpython
 def test_threads_side_by_side_are_stopped_each_by_its_own_limit(app: App) -> None:
     @app.job(timeout=SHORT, discard=[Discard(TimeoutError)])
     def slow() -> None:

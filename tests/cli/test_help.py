@@ -38,6 +38,7 @@ CONTRACT = [
     "check",
     "backup",
     "work",
+    "run",
     "bench",
     "demo",
 ]

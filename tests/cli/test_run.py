@@ -222,12 +222,12 @@ def test_a_job_that_ends_the_program(project: Project) -> None:
 @pytest.mark.parametrize(
     "words, says",
     [
-        (["no_such_package"], "No module named 'no_such_package'. Its jobs are not registered (looked in "),
-        (["needs"], "No module named 'no_such_library'. Its jobs are not registered\n"),
+        (["no_such_package"], "No module named 'no_such_package'. Jobs in it are not registered (looked in "),
+        (["needs"], "No module named 'no_such_library'. Jobs in it are not registered\n"),
         (["broken"], "could not import broken: SyntaxError: "),
-        (["leaves"], "a module of leaves ends the program ('bye')"),
+        (["leaves"], "could not import leaves: SystemExit: bye. "),
         (["misspelt"], "did you mean queue?"),
-        (["twice"], "two jobs are called 'send': one in shop.mails, one in twice"),
+        (["twice"], "two jobs are called 'send': one in shop.mails (line 5), one in twice (line 2)"),
         (["./shop/"], "write it as Python imports it: shop"),
         (["bare.py"], "write it as Python imports it: bare"),
         (["shop-x"], "expected the dotted name of a package"),

@@ -52,6 +52,12 @@ def hanging(
         assert not thread.is_alive()
 
 
+def join_handlers() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("nobroker-worker"):
+            thread.join(10)
+
+
 def test_run_returns_without_the_handler_and_its_job_has_failed() -> None:
     queue = FakeQueue()
     with hanging(queue, 1) as (worker, handler, thread):
@@ -65,6 +71,11 @@ def test_run_returns_without_the_handler_and_its_job_has_failed() -> None:
         assert queue.states() == {"ready": 1}
         assert "TimeoutError: too long" in queue.jobs["job-0"].last_error
         assert worker.stats == WorkerStats(leased=1, failed=1)
+        handler.go_on.set()
+        join_handlers()
+        assert handler.seen == [0]
+        assert queue.states() == {"ready": 1}
+        assert worker.stats == WorkerStats(leased=1, failed=1), "what it returned is not even tried"
 
 
 def test_what_the_handler_returns_later_is_dropped() -> None:
@@ -76,9 +87,7 @@ def test_what_the_handler_returns_later_is_dropped() -> None:
         assert not thread.is_alive()
         before = queue.states()
         handler.go_on.set()
-        late = [one for one in threading.enumerate() if one.name.startswith("nobroker-worker")]
-        for one in late:
-            one.join(10)
+        join_handlers()
         assert queue.states() == before == {"done": 2}
         assert "said in its place" in [job.result for job in queue.jobs.values()]
         assert worker.stats.lost_leases == 0
