@@ -369,11 +369,15 @@ def test_held_jobs_go_on_beside_a_worker(trial: Trial, monkeypatch: pytest.Monke
 
     running = Service(trial.app, handle_signals=False)
     thread = threading.Thread(target=running.run)
-    thread.start()
     handle = first.perform_later()
-    assert begun.wait(20)
     after(handle, run=last.build())
+    thread.start()
+    assert begun.wait(20)
+    running.usher.look()  # from here on it knows who waits for the job that runs
     going.set()
+    assert told.wait(20)
+    told.clear()
+    after(trial.work.perform_later("one"), run=last.build())
     assert told.wait(20)
     told.clear()
     chain(*builds(trial, "a", "b"), last.build())
