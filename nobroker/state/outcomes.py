@@ -229,6 +229,8 @@ def reschedule(state: State, head: Head, lsn: int) -> None:
         if entry is None:  # it left its run: what the run knew of it, the record says
             shared = (state.pages.lane(seq), head.get("p", 0), head.get("m", 5))
             entry = Entry(*shared, 0, expires=head.get("x", 0))
+        else:
+            state.ready.drop_own(seq)
         state.wait_again(seq, entry._replace(avail=head["a"], wall=head.get("w", False)), head["t"])
 
 

@@ -90,6 +90,15 @@ class ReadyIndex(Waiting):
         if row not in rows:
             rows.add(row)
 
+    def drop_own(self, seq: int) -> None:
+        """Take the row of a waiting job with an entry out: it gets another, perhaps over and over."""
+        entry = self._entries[seq]
+        if self._pages.code(seq) == RETRY_LATER:
+            queue = self.later_wall if entry.wall else self.later
+            queue.discard((entry.avail, seq, None))
+        else:
+            self._lane(entry.lane).discard((-entry.priority, entry.avail, seq, None))
+
     def _lane(self, lane: str) -> SortedList[Row]:
         rows = self.lanes.get(lane)
         if rows is None:
