@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nobroker import Batch, BatchFinishedError, QueueFullError
+from nobroker.app import watching
 from nobroker.app.watching import Usher
 from nobroker.clock import ManualClock
 from tests.app.dying import Death, DyingQueue
@@ -129,6 +130,28 @@ def test_joining_and_ending_exclude_each_other(tmp_path: Path) -> None:
         trial.end()
 
 
+def test_a_dead_member_that_is_requeued_holds_up_the_end(trial: Trial) -> None:
+    """Also where it was counted as dead already, and nothing but the others was waited for."""
+    with trial.app.batch(**trial.callbacks()) as batch:
+        trial.work.perform_later("bad")
+    with batch.add():
+        trial.work.set(wait=60).perform_later("b")
+    [bad] = trial.app.queue.lease()
+    trial.app.queue.nack(bad, dead=True)
+    usher = Usher(trial.app.queue)
+    usher.look()
+    trial.app.queue.requeue_dead()
+    trial.clock.advance(60)
+    [bad, other] = trial.app.queue.lease(2)
+    trial.app.queue.ack(other)
+    usher.look()
+    assert (batch.status, batch.counts()) == ("running", (2, 1, 0))
+    trial.app.queue.ack(bad)
+    usher.look()
+    assert (batch.status, batch.counts()) == ("succeeded", (2, 2, 0))
+    trial.run()
+
+
 def test_looking_at_a_batch_with_many_joins_is_not_quadratic(trial: Trial) -> None:
     """Ending a batch takes a few calls for each join, and a look that ends nothing takes none for them."""
     calls = []
@@ -164,8 +187,11 @@ def service(trial: Trial, **options: Any) -> Any:
     return Service(trial.app, handle_signals=False, **options)
 
 
-def test_the_usher_stands_beside_the_worker(tmp_path: Path) -> None:
-    """Callbacks run while the worker goes on; where the worker itself ended the members, soon after."""
+def test_the_usher_stands_beside_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callbacks run while the worker goes on, because it is noticed that members have run; the look at
+    everything comes once in the test, at the start.
+    """
+    monkeypatch.setattr(watching, "EVERY_S", 3600.0)
     trial = Trial(tmp_path)
     told = threading.Event()
 
@@ -277,19 +303,18 @@ def test_once_works_off_what_becomes_due_by_it(trial: Trial) -> None:
 
 
 def test_once_ends_when_it_is_stopped(trial: Trial) -> None:
+    """Also where something becomes due by the last job; that is left to others."""
     running = service(trial, once=True)
 
     @trial.app.job
-    def endless() -> None:
-        trial.log.append("run")
-        with trial.app.batch(on_success=endless.build()):
-            if len(trial.log) == 3:
-                running.stop()
+    def stopping() -> None:
+        running.stop()
 
-    endless.perform_later()
-    running.run()
-    assert trial.log == ["run"] * 3
-    trial.app.queue.purge()
+    with trial.app.batch(**trial.callbacks()):
+        stopping.perform_later()
+    assert running.run().leased == 1
+    assert trial.log == []
+    assert trial.run() == [("success", "succeeded", 1, 1, 0), ("finish", "succeeded", 1, 1, 0)]
 
 
 def test_queues_that_are_not_served_are_looked_after(trial: Trial) -> None:

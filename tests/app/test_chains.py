@@ -20,6 +20,7 @@ from nobroker import (
     chain,
     current_job,
 )
+from nobroker.app import watching
 from nobroker.app.serving import Service
 from nobroker.app.watching import Usher
 from tests.app.dying import Death, DyingQueue
@@ -349,8 +350,11 @@ def test_many_ushers_at_once(trial: Trial) -> None:
     assert sorted(trial.log) == sorted(expected)
 
 
-def test_held_jobs_go_on_beside_a_worker(trial: Trial) -> None:
-    """Those of a chain, and those that were made to wait for a job that runs already."""
+def test_held_jobs_go_on_beside_a_worker(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a chain, and those that were made to wait for a job that runs already: because the job's end
+    was noticed, not because everything is looked at now and then.
+    """
+    monkeypatch.setattr(watching, "EVERY_S", 3600.0)
     going, told = threading.Event(), threading.Event()
     begun = threading.Event()
 
@@ -365,11 +369,15 @@ def test_held_jobs_go_on_beside_a_worker(trial: Trial) -> None:
 
     running = Service(trial.app, handle_signals=False)
     thread = threading.Thread(target=running.run)
-    thread.start()
     handle = first.perform_later()
-    assert begun.wait(20)
     after(handle, run=last.build())
+    thread.start()
+    assert begun.wait(20)
+    running.usher.look()  # from here on it knows who waits for the job that runs
     going.set()
+    assert told.wait(20)
+    told.clear()
+    after(trial.work.perform_later("one"), run=last.build())
     assert told.wait(20)
     told.clear()
     chain(*builds(trial, "a", "b"), last.build())

@@ -255,7 +255,8 @@ class TestListJobs:
     ) -> None:
         for lane in ("a", "b"):
             queue.enqueue("failed", lane=lane)
-            queue.nack(take(queue), delay=20)
+            [failed] = queue.lease(lanes=[lane])
+            queue.nack(failed, delay=20)
             queue.enqueue_many(["later", "sooner"], delays=[50, 10], lane=lane)
             queue.enqueue("dated", run_at=clock.wall_us() / 1e6 + 30, lane=lane)
             queue.enqueue("due", lane=lane)
