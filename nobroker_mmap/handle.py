@@ -248,10 +248,9 @@ class Handle:
         """Give the lock back. Harmless in a child that was forked while it was held."""
         if self.forked:
             return
-        if self._lock_fd is not None:
-            if not self._unfinished:
-                self._words[HOLDER] = 0
-            locking.unlock(self._lock_fd)
+        if not self._unfinished:
+            self._words[HOLDER] = 0
+        locking.unlock(self._lock_fd)
         self.mutex.release()
 
     def _let_go(self) -> None:
