@@ -92,10 +92,25 @@ def test_moved_jobs_keep_what_they_are() -> None:
     assert state.next_deadline() == 90
 
 
+def test_moved_jobs_that_wait_are_due_or_not() -> None:
+    head = {"t": 20, "q": [3, 6], "n": 4, "a": pack_words("q", [30, 15, 40, 10]), "i": ["x", None, None, "y"]}
+    state = play((kinds.RESERVE, {"t": 0, "s": 9, "k": 9, "S": 50}), (kinds.MOVE, head))
+    assert states(state, range(3, 7)) == [codes.DELAYED, codes.READY, codes.DELAYED, codes.READY]
+    assert [seq for seq in range(1, 9) if state.pages.has_own_id(seq)] == [3, 6]
+    assert state.next_seq == 50
+    assert state.expiries == []
+    assert order(state) == [6, 4]
+    state.ready.promote(40, 0)
+    assert order(state) == [3, 5]
+    dated = play((kinds.MOVE, {**head, "q": [8, 8], "n": 1, "a": 5, "i": None, "w": True}))
+    assert states(dated, [8]) == [codes.DELAYED], "by the wall clock, whatever the time of the queue"
+    assert dated.ready.next_due() == (None, 5)
+
+
 def test_a_move_of_known_jobs_changes_only_where_their_values_are() -> None:
     state = play(
-        jobs(1, 2),
-        leased(1, 2),
+        jobs(1, 3),
+        leased(1, 2, a=pack_words("q", [10, 10])),
         (kinds.EXTEND, {"t": 12, "q": [1, 2], "d": 200, "g": [0], "s": [1]}),
         (kinds.NACK, {"t": 13, "q": [1, 1], "a": [40], "e": [0]}),
         (kinds.ACK, {"t": 14, "q": [2, 2], "k": 1}),
@@ -103,7 +118,7 @@ def test_a_move_of_known_jobs_changes_only_where_their_values_are() -> None:
     before = fingerprint(state)
     assert (state.entries[1].error, state.entries[1].progress, state.entries[1].state) == (1003, 1002, 0)
     assert state.pages.ref(2) == 1004
-    play((kinds.MOVE, {"t": 15, "q": [1, 2], "n": 2, "o": {}}), state=state, lsn=5000)
+    play((kinds.MOVE, {"t": 15, "q": [1, 3], "n": 3, "o": {}}), state=state, lsn=5000)
     assert (state.entries[1].error, state.entries[1].progress, state.entries[1].state) == (5000, 5000, 0)
     assert state.entries[2].state == 5000
     assert state.pages.ref(2) == 5000
@@ -124,6 +139,11 @@ def test_a_lease_of_what_does_not_wait_changes_nothing_but_the_next_token(seq: i
     assert state.next_token == 61, "tokens only grow"
     state.next_token = 51
     assert fingerprint(state) == before
+
+
+def test_a_lease_of_one_job_whose_place_is_packed() -> None:
+    state = play(jobs(1, 3), leased(2, 2, a=pack_words("q", [7])))
+    assert state.leased[2].place(2) == 7
 
 
 def test_a_lease_of_jobs_in_different_states() -> None:
