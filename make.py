@@ -3,6 +3,7 @@
 
     python make.py demo  [args]   watch real work flow through a durable queue
     python make.py test  [args]   run the tests; arguments go to pytest
+    python make.py coverage       the fast tests come by every branch of the engine and the state machine
     python make.py bench [args]   measure, side by side with others
     python make.py check          ruff, mypy --strict, the house rules, what `import nobroker` loads
     python make.py build          wheel, source distribution and a runnable nobroker.pyz, in dist/
@@ -54,6 +55,20 @@ def test(args: list[str]) -> int:
     chosen = any(a.startswith(("-n", "--numprocesses")) or a in ("--pdb", "-pno:xdist") for a in args)
     parallel = [] if chosen else ["-n", "auto", "--dist", "worksteal"]
     return run(PYTHON, "-m", "pytest", *parallel, *args)
+
+
+def coverage(args: list[str]) -> int:
+    """coverage [args]: see that the fast tests come by every line and branch of the engine and the state
+    machine (nobroker_mmap, nobroker/state), and say which they miss; arguments go to pytest.
+
+    Exit code 0 only if all tests pass and none is missed.
+    """
+    measured = [PYTHON, "-m", "coverage"]
+    run(*measured, "erase")
+    fast = ["tests/unit", "tests/contract", "tests/cases"]
+    tested = run(*measured, "run", "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", *fast, *args)
+    run(*measured, "combine", "-q")
+    return run(*measured, "report") or tested
 
 
 def bench(args: list[str]) -> int:
@@ -188,7 +203,7 @@ def usage(problem: str) -> int:
 
 
 def main(argv: list[str]) -> int:
-    commands = {function.__name__: function for function in (demo, test, bench, check, build)}
+    commands = {function.__name__: function for function in (demo, test, coverage, bench, check, build)}
     if not argv:
         return usage("which command?")
     name, *args = argv

@@ -15,7 +15,7 @@ from typing import Literal
 
 from nobroker_mmap import files, locking, offsets, opening, recovery, snapshot
 from nobroker_mmap import format as fmt
-from nobroker_mmap.chain import check_link, numbered_files
+from nobroker_mmap.chain import check_link, numbered_files, retired_floor
 from nobroker_mmap.control import ACTIVE, HOLDER, POISON, ControlPage
 from nobroker_mmap.errors import CorruptLogError, NobrokerError
 from nobroker_mmap.offsets import RowSource, Table
@@ -197,6 +197,8 @@ def _check_segment(
             scan = Scan(read, segment.place, at, segment.limit, checksum, chained=chained)
             for record in scan:
                 source.add(table, record)
+                if record.type == fmt.RETIRE:
+                    retired_floor(record)
                 pad = read(scan.offset - (-len(record.body) % 8), -len(record.body) % 8)
                 if any(pad):
                     found.append(_warn(segment, record.offset, "the gap after a record is not zero"))
@@ -221,8 +223,8 @@ def _check_segment(
             if not later or not promised:
                 break
             at, checksum, chained = later[0].offset, 0, False
-    except CorruptLogError as error:
-        found.append(_from_error(error, names))
+    except CorruptLogError as error:  # of a record, which does not know in which directory it is
+        found.append(Finding("damage", segment.path, error.offset, error.reason, _salvage(names)))
     finally:
         os.close(fd)
     if not any(finding.severity == "damage" for finding in found[known:]):

@@ -16,7 +16,7 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _BASE_FLAGS = (
@@ -74,18 +74,21 @@ def close(fd: int) -> None:
     os.close(fd)
 
 
-if hasattr(os, "pwrite"):
-    _pwrite = os.pwrite
-    _pread = os.pread
-else:  # Windows. Writers hold the lock; the mutex of the handle keeps its threads apart.
+def _seek_and_write(fd: int, data: Any, offset: int, /) -> int:
+    """For systems without positioned calls. Writers hold the lock; the mutex of the handle keeps its threads
+    apart.
+    """
+    os.lseek(fd, offset, os.SEEK_SET)
+    return os.write(fd, data)
 
-    def _pwrite(fd: int, data: Any, offset: int, /) -> int:
-        os.lseek(fd, offset, os.SEEK_SET)
-        return os.write(fd, data)
 
-    def _pread(fd: int, length: int, offset: int, /) -> bytes:
-        os.lseek(fd, offset, os.SEEK_SET)
-        return os.read(fd, length)
+def _seek_and_read(fd: int, length: int, offset: int, /) -> bytes:
+    os.lseek(fd, offset, os.SEEK_SET)
+    return os.read(fd, length)
+
+
+_pwrite: Callable[[int, Any, int], int] = getattr(os, "pwrite", _seek_and_write)
+_pread: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
 
 
 def write_at(fd: int, data: bytes, offset: int) -> None:
@@ -159,6 +162,7 @@ def resize(fd: int, size: int) -> None:
 
 
 def _full_sync(fd: int) -> None:
+    """For macOS, where a sync does not reach the platter."""
     import fcntl
 
     command = getattr(fcntl, "F_FULLFSYNC", None)
@@ -168,10 +172,7 @@ def _full_sync(fd: int) -> None:
         fcntl.fcntl(fd, command)
 
 
-if sys.platform == "darwin":  # fsync does not reach the platter there
-    _sync_data = _full_sync
-else:
-    _sync_data = getattr(os, "fdatasync", os.fsync)
+_sync_data = _full_sync if sys.platform == "darwin" else getattr(os, "fdatasync", os.fsync)
 
 
 def sync_data(fd: int) -> None:

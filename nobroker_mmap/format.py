@@ -47,7 +47,6 @@ RECORD_HEADER_SIZE: Final = 64
 CHECKED_SIZE: Final = 56
 CHECKED_HEADER: Final = struct.Struct("<4sBBHIIIIQQQQ")
 """The part of a record's header that its checksum covers."""
-"""How much of a record's header its checksum covers."""
 TERMINATOR: Final = bytes(64)
 PADDING: Final = tuple(bytes(-n % 8) for n in range(8))
 """By the length of a record modulo 8: the zeros that align the next."""
@@ -74,11 +73,6 @@ CONTROL_MAGIC: Final = 0x324C_5254_434B_424E
 CONTROL_SIZE: Final = 4096
 CONTROL_IDENTITY: Final = struct.Struct("=QQQQ")
 CONTROL_TIP: Final = struct.Struct("=QQQQQ")
-
-if SEGMENT_HEADER.size + 8 != SEGMENT_HEADER_SIZE or RECORD_HEADER.size != RECORD_HEADER_SIZE:
-    raise ImportError("the struct layouts do not have the sizes that docs/format.md gives")
-if SIDECAR_HEADER.size != CACHE_HEADER_SIZE or SNAPSHOT_HEADER.size != CACHE_HEADER_SIZE:
-    raise ImportError("the struct layouts do not have the sizes that docs/format.md gives")
 
 
 class HeaderError(ValueError):

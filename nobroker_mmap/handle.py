@@ -105,26 +105,24 @@ class Handle:
             return
         try:
             os.makedirs(self.names.directory, exist_ok=True)
-            self._take_lock_file()
+            fd, page = self._take_lock_file()
         except OSError as error:
             raise not_opened(self.names.lock, error) from error
-        if self._lock_fd is None or self._page is None:
-            raise QueueClosedError(f"{self.names.lock}: closed")
         try:
             if self._open_fd is None:
                 self._open_fd = files.open_or_create(self.names.openers)
                 locking.try_lock(self._open_fd, locking.SHARED | locking.NON_BLOCKING)
             if self._commit is None:
                 self._commit = GroupCommit(self.names.sync)
-            opened = opening.open_writable(self.names, self._page, self.boot, self.segment_size)
+            opened = opening.open_writable(self.names, page, self.boot, self.segment_size)
             self._settle_into(opened)
             manifest.write(self.names, self._tag, self._chain.floor, self._chain.segments.values())
         except OSError as error:
             raise not_opened(self.names.directory, error) from error
         finally:
-            locking.unlock(self._lock_fd)
+            locking.unlock(fd)
 
-    def _take_lock_file(self) -> None:
+    def _take_lock_file(self) -> tuple[int, ControlPage]:
         """Open, lock and map the lock file that has its name now."""
         deadline = locking.Deadline(self.lock_timeout)
         while True:
@@ -139,7 +137,7 @@ class Handle:
             self._words = page.words
             locking.acquire(fd, deadline.left(), self.names.lock, self._holder)
             if locking.in_place(fd, fmt.CONTROL_SIZE):
-                return
+                return fd, page
 
     def _open_read_only(self) -> None:
         try:
@@ -165,6 +163,13 @@ class Handle:
         if not self.read_only:
             self._open_writer()
         self.rewind()
+
+    @property
+    def control(self) -> ControlPage:
+        """The control page, for the fields that are the layer above's, too."""
+        if self._page is None:
+            raise StorageError(f"{self.names.lock}: there is no control page", path=self.names.lock)
+        return self._page
 
     @property
     def unproven(self) -> bool:
@@ -220,13 +225,13 @@ class Handle:
             if not self._usable or self.read_only:
                 self._become_usable()
             fd = self._lock_fd
-            if not locking.try_lock(fd):
+            if fd is not None and not locking.try_lock(fd):
                 locking.acquire(fd, self.lock_timeout, self.names.lock, self._holder)
         except BaseException:
             self._let_go()
             raise
         try:
-            if not locking.in_place(fd, fmt.CONTROL_SIZE):
+            if fd is None or not locking.in_place(fd, fmt.CONTROL_SIZE):
                 self._lock_file_changed()
             words = self._words
             if words[LINEAGE] != self._lineage or words[POISON] or words[HOLDER]:
@@ -243,10 +248,9 @@ class Handle:
         """Give the lock back. Harmless in a child that was forked while it was held."""
         if self.forked:
             return
-        if self._lock_fd is not None:
-            if not self._unfinished:
-                self._words[HOLDER] = 0
-            locking.unlock(self._lock_fd)
+        if not self._unfinished:
+            self._words[HOLDER] = 0
+        locking.unlock(self._lock_fd)
         self.mutex.release()
 
     def _let_go(self) -> None:
@@ -271,23 +275,19 @@ class Handle:
             raise Restart
 
     def _lock_file_changed(self) -> None:
-        """Under the lock: its file was removed, replaced or cut short."""
+        """Under the lock: its file was removed, replaced or cut short; or it could not be opened before."""
         fd = self._lock_fd
         if fd is not None and files.size_of(fd) < fmt.CONTROL_SIZE and locking.in_place(fd, 0):
             files.preallocate(fd, fmt.CONTROL_SIZE)
-            if self._page is not None:
-                self._page.zero()  # what is left of it is not to be believed: no handle's lineage
+            self.control.zero()  # what is left of it is not to be believed: no handle's lineage
             return
         self._take_lock_file_again()
 
     def _take_lock_file_again(self) -> None:
         try:
-            self._take_lock_file()
+            _, page = self._take_lock_file()
         except OSError as error:
             raise not_opened(self.names.lock, error) from error
-        page = self._page
-        if page is None or self._lock_fd is None:
-            raise QueueClosedError(f"{self.names.lock}: closed")
         if page.sound():
             raise self._refusal("its lock file was replaced")
         self._settle_into(opening.open_writable(self.names, page, self.boot, self.segment_size))
@@ -321,9 +321,7 @@ class Handle:
 
     def _settle(self) -> None:
         """Under the lock, after its holder died: adopt what is whole, cut what is not."""
-        chain, words, page = self._chain, self._words, self._page
-        if page is None:
-            raise QueueClosedError(f"{self.names.lock}: closed")
+        chain, words, page = self._chain, self._words, self.control
         while chain.learn_next():
             pass
         newest = chain.newest

@@ -15,7 +15,6 @@ from nobroker_mmap import files, locking, manifest, recovery
 from nobroker_mmap import format as fmt
 from nobroker_mmap.appending import Appending
 from nobroker_mmap.chain import SegmentInfo
-from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import LockTimeoutError, NobrokerError, Restart, StorageError, damaged
 from nobroker_mmap.logs import logger
 from nobroker_mmap.offsets import Piece, Row, RowsOf, RowSource
@@ -82,13 +81,6 @@ class Log(Appending):
     def log_id(self) -> int:
         """Random number of the log, the same in its copies."""
         return self._chain.newest.header.log_id
-
-    @property
-    def control(self) -> ControlPage:
-        """The control page, for the fields that are the layer above's."""
-        if self._page is None:
-            raise StorageError(f"{self.names.lock}: there is no control page", path=self.names.lock)
-        return self._page
 
     @property
     def position(self) -> int:

@@ -50,8 +50,10 @@ class SalvageReport:
         return sum(loss.length for loss in self.losses)
 
 
-def first_record(fd: int, size: int, number: int) -> tuple[int, int, int] | None:
-    """(lineage, origin, checksum before or 0) by the first record of a segment whose header is lost."""
+def first_record(fd: int, size: int, number: int) -> tuple[int, int, int | None] | None:
+    """(lineage, origin, checksum before it or None) by the first record that is left of a segment whose
+    header is lost.
+    """
     for offset in range(fmt.SEGMENT_HEADER_SIZE, max(0, size - fmt.RECORD_HEADER_SIZE), 8):
         raw = files.read_at(fd, fmt.RECORD_HEADER_SIZE, offset)
         if raw[:4] != fmt.RECORD_MAGIC:
@@ -61,7 +63,8 @@ def first_record(fd: int, size: int, number: int) -> tuple[int, int, int] | None
             continue
         place = Place(number, fields[8], fields[9] - offset)
         for record in Scan(recovery.file_reader(fd), place, offset, size, 0, chained=False):
-            return place.lineage, place.origin, record.previous if offset == fmt.SEGMENT_HEADER_SIZE else 0
+            known = offset == fmt.SEGMENT_HEADER_SIZE
+            return place.lineage, place.origin, record.previous if known else None
     return None
 
 

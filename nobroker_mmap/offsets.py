@@ -268,16 +268,14 @@ class Index:
         row = table.row_of(key)
         return None if row is None else _new(Piece, (segment, row[0], row[1], key, key))
 
-    def find(self, active: tuple[Segment, Table] | None, first: int, last: int) -> list[Piece]:
+    def find(self, active: tuple[Segment, Table], first: int, last: int) -> list[Piece]:
         """Pieces that hold the newest copies of a range of keys, by key; keys that no record holds are left
-        out.
+        out. `active` is the segment that is being read, with its rows.
         """
-        missing = [(first, last)]
         found: list[Piece] = []
-        if active is not None:
-            segment, table = active
-            missing = _claim(segment, table, missing, found, moved=True)
-            missing = _claim(segment, table, missing, found, moved=False)
+        segment, table = active
+        missing = _claim(segment, table, [(first, last)], found, moved=True)
+        missing = _claim(segment, table, missing, found, moved=False)
         for entry in reversed(self._sealed):
             if not missing:
                 break

@@ -53,15 +53,11 @@ def open_read_only(names: fmt.Names, page: ControlPage | None, boot: int) -> Ope
     """Look at a log without changing a byte; what is damaged ends what can be read and is told in `damage`.
 
     Raises:
-        StorageError: there is no such log, or it cannot be read.
+        StorageError: there is no such log.
+        OSError: it cannot be read.
     """
     report = RecoveryReport()
-    try:
-        found = numbered_files(names)
-    except OSError as error:
-        raise StorageError(
-            f"{names.directory}: cannot be read: {because(error)}", path=names.directory
-        ) from error
+    found = numbered_files(names)
     if not found["seg"]:
         raise StorageError(f"{names.directory}: there is no queue {names.name!r} here", path=names.directory)
     newest, damage = recovery.find_newest(names, found["seg"], report.notes)

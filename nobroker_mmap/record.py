@@ -102,10 +102,8 @@ class Place(NamedTuple):
     """Base of the segment less the size of its header: LSN = origin + offset."""
 
 
-def checksum_of(header: bytes, head: bytes, tail: bytes) -> int:
-    """Checksum over the first 56 bytes of a header and the body."""
-    if len(head) + len(tail) <= _SMALL:
-        return int(xxh3_64_intdigest(header + head + tail))
+def _checksum_of(header: bytes, head: bytes, tail: bytes) -> int:
+    """Checksum over the first 56 bytes of a header and a large body, which is not copied for it."""
     digest = xxh3_64(header)
     digest.update(head)
     digest.update(tail)
@@ -132,7 +130,7 @@ def encode(
     if size <= _SMALL:
         checksum = xxh3_64_intdigest(header + head + tail)
     else:
-        checksum = checksum_of(header, head, tail)
+        checksum = _checksum_of(header, head, tail)
     framed = (header, checksum.to_bytes(8, "little"), head, tail, _PADDING[size & 7], after)
     return b"".join(framed), checksum
 
@@ -170,7 +168,7 @@ def parse(buffer: bytes, at: int, place: Place, offset: int) -> Record | None:
     if size <= _SMALL:
         if xxh3_64_intdigest(header + body) != checksum:
             return None
-    elif checksum_of(header, body, b"") != checksum:
+    elif _checksum_of(header, body, b"") != checksum:
         return None
     end = lsn + ((size + _HEADER + 7) & ~7)
     return _new(Record, (lsn, end, kind, flags, head_len, body, number, offset, checksum, durable, previous))
@@ -225,7 +223,7 @@ class Scan:
             if size <= _SMALL:
                 if xxh3_64_intdigest(block[at : at + _CHECKED] + body) != check:
                     return
-            elif checksum_of(block[at : at + _CHECKED], body, b"") != check:
+            elif _checksum_of(block[at : at + _CHECKED], body, b"") != check:
                 return
             if head_len > size or zero or zero2 or (previous != checksum and chained and kind != fmt.GAP):
                 return

@@ -99,7 +99,7 @@ def find_later_records(fd: int, segment: Segment, start: int, stop: int) -> list
             while 0 <= hit < _BLOCK:
                 offset = at + hit
                 size = size_at(block, hit)
-                if size and offset + size <= stop and parse_header_fits(block, hit, segment, offset):
+                if size and offset + size <= stop and _header_fits(block, hit, segment, offset):
                     budget -= size
                     if budget < 0:
                         raise damaged(
@@ -130,16 +130,10 @@ def _next_magic(block: bytes, at: int) -> int:
     return hit
 
 
-def parse_header_fits(block: bytes, at: int, segment: Segment, offset: int) -> bool:
+def _header_fits(block: bytes, at: int, segment: Segment, offset: int) -> bool:
     """Do the fields that cost nothing to compare say that a record of this segment is here?"""
-    if len(block) - at < fmt.RECORD_HEADER_SIZE:
-        return False
     fields = fmt.RECORD_HEADER.unpack_from(block, at)
-    return (fields[6], fields[8], fields[9]) == (
-        segment.number,
-        segment.header.lineage,
-        segment.origin + offset,
-    )
+    return (fields[6], fields[8], fields[9]) == (*segment.ids, segment.origin + offset)
 
 
 def find_damage(fd: int, segment: Segment, tail: Tail, promised: int) -> CorruptLogError | None:

@@ -102,8 +102,8 @@ class _Salvage:
         try:
             files.preallocate(copy, segment.size)
             files.write_at(copy, segment.header.pack(), 0)
-            for start, stop in ranges:
-                if fd is not None:
+            if fd is not None:
+                for start, stop in ranges:
                     files.copy_range(fd, copy, start, stop, start)
             for loss in losses:
                 write_gap(copy, segment.place, loss.offset, loss.length)

@@ -168,14 +168,17 @@ class SnapshotWriter:
         if self._pending_size >= _SLICE:
             self._flush()
 
-    def _flush(self) -> None:
-        if self._fd is None:
+    def _flush(self) -> int:
+        """Write what is pending; returns the descriptor."""
+        fd = self._fd
+        if fd is None:
             raise ValueError("this snapshot was finished before")
         data = b"".join(self._pending)
         self._pending, self._pending_size = [], 0
         self._digest.update(data)
-        files.write_at(self._fd, data, self._offset)
+        files.write_at(fd, data, self._offset)
         self._offset += len(data)
+        return fd
 
     def commit(self) -> bool:
         """Put the snapshot in place. False when a newer one, or the end of its log, made it useless.
@@ -186,7 +189,7 @@ class SnapshotWriter:
         """
         point = self._point
         try:
-            self._flush()
+            fd = self._flush()
             fields = (
                 fmt.SNAPSHOT_MAGIC,
                 fmt.SNAPSHOT_VERSION,
@@ -196,10 +199,8 @@ class SnapshotWriter:
                 point.checksum,
                 self._offset - fmt.CACHE_HEADER_SIZE,
             )
-            if self._fd is None:
-                return False
-            files.write_at(self._fd, _seal(fields, self._digest), 0)
-            files.sync_file(self._fd)
+            files.write_at(fd, _seal(fields, self._digest), 0)
+            files.sync_file(fd)
             self._settle(point.lsn)
             if not self._done(point.lsn):
                 return False

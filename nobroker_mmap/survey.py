@@ -42,6 +42,8 @@ class Survey:
         self.aside: dict[int, str] = {}
         self.records = 0
         self._invented: set[int] = set()
+        self._follows: dict[int, int] = {}
+        """Checksum of the record that a segment follows, by its own first record."""
         valid = page is not None and page.valid(boot) and not page.words[ctl.POISON]
         self.appended = page.promised() if page is not None and valid else 0
         self._active = page.least(ctl.ACTIVE) if page is not None and valid else 0
@@ -166,6 +168,8 @@ class Survey:
         if found is None:
             return None
         lineage, origin, previous = found
+        if previous is not None:
+            self._follows[number] = previous
         known = next(iter(self.headers.values()), None)
         return fmt.SegmentHeader(
             number=number,
@@ -175,7 +179,7 @@ class Survey:
             previous_lineage=0,
             base=origin + fmt.SEGMENT_HEADER_SIZE,
             previous_end=0,
-            previous_checksum=previous,
+            previous_checksum=previous or 0,
             floor=min(known.floor, number) if known else 1,
             created=0,
         )
@@ -204,7 +208,7 @@ class Survey:
             before = self.headers.get(number - 1)
             if header.created or before is None or number == first:
                 continue
-            end, checksum = self._last_record(number - 1)
+            end, checksum = self._last_record(number - 1, self._follows.get(number))
             if self._free_to_begin(number) and before.lineage == header.lineage:
                 base = (
                     before.base + end - fmt.SEGMENT_HEADER_SIZE
@@ -216,7 +220,7 @@ class Survey:
             self.headers[number] = header._replace(
                 previous_lineage=before.lineage,
                 previous_end=end,
-                previous_checksum=header.previous_checksum or checksum,
+                previous_checksum=self._follows.get(number, checksum),
             )
 
     def _free_to_begin(self, number: int) -> bool:
@@ -227,8 +231,10 @@ class Survey:
             and self.headers[number + 1].created == 0
         )
 
-    def _last_record(self, number: int) -> tuple[int, int]:
-        """(end, checksum) of the last record of a segment that verifies."""
+    def _last_record(self, number: int, follows: int | None = None) -> tuple[int, int]:
+        """(end, checksum) of the last record of a segment that verifies. `follows`: the checksum that the
+        next segment knows; what stands behind that record was written anew there.
+        """
         path = self.names.segment(number)
         header = self.headers[number]
         nothing = fmt.SEGMENT_HEADER_SIZE, header.previous_checksum
@@ -240,7 +246,10 @@ class Survey:
             found = recovery.find_later_records(fd, segment, fmt.SEGMENT_HEADER_SIZE, files.size_of(fd))
         finally:
             os.close(fd)
-        return (found[-1].end - segment.origin, found[-1].checksum) if found else nothing
+        if follows == header.previous_checksum:
+            return nothing
+        known = [record for record in found if record.checksum == follows] or found
+        return (known[-1].end - segment.origin, known[-1].checksum) if known else nothing
 
     # -- segments -----------------------------------------------------------------------------------
 

@@ -10,6 +10,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Child processes import the checkout that is being tested, from whatever directory they start in.
 os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+# The workers of pytest-xdist are measured where that was asked for, the processes that tests start are not:
+# nothing counts that no test looks at.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 # A queue directory set for daily work is no place for tests.
 os.environ.pop("NOBROKER_DIR", None)
 

@@ -326,8 +326,7 @@ class ReadyIndex(Waiting):
                 seq = run.seq_at(index)
                 if pages.code(seq) == READY:
                     taken.append(seq)
-                    if run.avails is not None:
-                        avails.append(run.avails[index])
+                    avails.append(run.avail_at(index))
                 index += 1
             run.low = index
             size = len(taken)

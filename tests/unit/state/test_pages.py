@@ -142,3 +142,59 @@ def test_tokens_over_the_border_of_a_page() -> None:
         *(seq + 1000 for seq in range(SIZE - 3, SIZE + 4)),
         0,
     ]
+
+
+def test_what_is_not_known_stays_so() -> None:
+    pages = Pages()
+    pages.set_ref(5, 77)
+    pages.set_tokens(5, 3 * SIZE, 1)
+    pages.set_own_ids(5, 3 * SIZE)
+    pages.fill(5, 3 * SIZE, codes.DONE)
+    assert (pages.put(5, codes.DONE), pages.turn(5, codes.READY, codes.DONE)) == (codes.NONE, False)
+    assert pages.table == {}
+    assert (pages.code(5), pages.token(5), pages.ref(5), pages.lane(5)) == (codes.NONE, 0, 0, "")
+    assert not pages.has_own_id(5)
+    assert pages.total(codes.DONE) == 0
+
+
+def test_pages_that_were_left_out() -> None:
+    pages = Pages()
+    assert pages.skip_unknown(7) >= 2**62
+    assert pages.next_of(7, (codes.READY,)) is None
+    pages.add(5 * SIZE + 3, 5 * SIZE + 3, codes.READY, "")
+    pages.add(9 * SIZE + 4, 9 * SIZE + 4, codes.DONE, "")
+    assert pages.skip_unknown(7) == 5 * SIZE
+    assert pages.skip_unknown(5 * SIZE + 9) == 5 * SIZE + 9
+    assert pages.skip_unknown(6 * SIZE) == 9 * SIZE
+    assert pages.next_of(7, (codes.READY, codes.DONE)) == 5 * SIZE + 3
+    assert pages.next_of(5 * SIZE + 4, (codes.READY, codes.DONE)) == 9 * SIZE + 4
+    assert pages.next_of(5 * SIZE + 3, (codes.DONE,)) == 9 * SIZE + 4
+    assert pages.next_of(9 * SIZE + 5, (codes.DONE,)) is None
+
+
+def test_an_empty_range_has_nothing() -> None:
+    pages = Pages()
+    pages.add(1, 9, codes.READY, "")
+    for first, last in ((5, 4), (SIZE, SIZE - 1)):
+        pages.fill(first, last, codes.DONE)
+        assert pages.count_in(first, last, codes.READY) == 0
+        assert pages.next_with(first, last, codes.READY) == -1
+        assert pages.span_with(first, last, codes.READY) == 0
+        assert pages.plain(first, last, codes.DONE)
+    assert pages.total(codes.READY) == 9
+
+
+def test_jobs_of_which_there_is_nothing_to_remember() -> None:
+    pages = Pages()
+    pages.add(1, SIZE + 9, codes.DONE, "")
+    assert pages.plain(1, SIZE + 9, codes.DONE)
+    assert not pages.plain(1, SIZE + 9, codes.DEAD)
+    assert not pages.plain(0, SIZE + 9, codes.DONE), "there is no job 0"
+    assert not pages.plain(1, 3 * SIZE, codes.DONE)
+    pages.set_ref(7, 1000)
+    pages.set_own_ids(SIZE + 5, SIZE + 5)
+    for first, last, plain in (
+        (1, 6, True), (7, 7, False), (8, SIZE + 4, True), (1, 8, False),
+        (SIZE, SIZE + 5, False), (SIZE + 6, SIZE + 9, True),
+    ):  # fmt: skip
+        assert pages.plain(first, last, codes.DONE) == plain

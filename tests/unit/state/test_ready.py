@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -178,3 +179,115 @@ class ReadyMachine(RuleBasedStateMachine):
 
 ReadyMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestReady = ReadyMachine.TestCase
+
+
+def index(*entries: tuple[int, Entry], later: bool = False) -> ReadyIndex:
+    """Single jobs with entries of their own."""
+    pages, table = Pages(), dict(entries)
+    found = ReadyIndex(pages, table)
+    for seq, entry in entries:
+        pages.add(seq, seq, codes.RETRY_LATER if later else codes.RETRY, entry.lane)
+        found.add_own(seq, later)
+    return found
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("wall", [False, True])
+def test_a_row_that_stands_already_is_not_added_again(later: bool, wall: bool) -> None:
+    ready = index((5, Entry("", 0, 5, 10, wall=wall)), (6, Entry("", 0, 5, 11, wall=wall)), later=later)
+    for seq in (5, 6, 5):
+        ready.add_own(seq, later)
+    if later:
+        assert ready.next_due() == ((None, 10) if wall else (10, None))
+        ready.promote(10, 10)
+        assert list(ready.in_order()) == [5, 6]
+        ready.promote(11, 11)
+        assert ready.next_due() == (None, None)
+    assert [seq for seq, *_ in taken(ready.take(10, None, NOBODY))] == [5, 6]
+    assert ready.take(10, None, NOBODY) == []
+
+
+def test_what_was_taken_for_nothing_is_put_back() -> None:
+    ready = index((5, Entry("", 3, 5, 10)))
+    pages = ready._pages
+    pages.add(10, 12, codes.READY, "")
+    ready.add_batch("", 0, 5, 0, 10, 3, 100)
+    pages.add(20, 22, codes.DELAYED, "a")
+    ready.add_later(delayed_run("a", -1, 4, 900, 20, array("q", [103, 101, 102]), False))
+    ready.promote(103, 0)
+    for _ in range(3):
+        pieces = ready.take(100, None, NOBODY)
+        assert taken(pieces) == [
+            (5, 10, "", 3),
+            *((21, 101, "a", 1), (22, 102, "a", 1), (20, 103, "a", 1)),
+            *((10, 100, "", 0), (11, 100, "", 0), (12, 100, "", 0)),
+        ]
+        assert {(piece.max_attempts, piece.expires) for piece in pieces if piece.lane == "a"} == {(4, 900)}
+        assert not ready.has_ready(None, NOBODY)
+        ready.put_back(pieces)
+    assert list(ready.in_order()) == [5, 21, 22, 20, 10, 11, 12]
+
+
+def test_leased_jobs_that_count_as_waiting() -> None:
+    ready = index((5, Entry("", 0, 5, 10)), (6, Entry("", 0, 5, 20)))
+    ready._pages.put(5, codes.LEASED)
+    assert list(ready.in_order()) == [6]
+    assert list(ready.in_order(more=[(0, 10, 5)])) == [5, 6], "once, though its old row is at the same place"
+    assert list(ready.in_order(more=[(0, 30, 5)])) == [6, 5]
+    assert list(ready.in_order(more=[(-1, 30, 5), (0, 15, 9)])) == [5, 9, 6]
+
+
+def test_who_waits_longest() -> None:
+    ready = index((5, Entry("a", 2, 5, 50)), (6, Entry("b", 0, 5, 20)), (7, Entry("a", 0, 5, 40)))
+    pages = ready._pages
+    pages.add(10, 12, codes.READY, "a")
+    ready.add_batch("a", 0, 5, 0, 10, 3, 30)
+    pages.add(100, 199, codes.READY, "a")
+    ready.add_batch("a", 1, 5, 0, 100, 100, 60)
+    assert ready.oldest(None, frozenset()) == 20
+    assert ready.oldest(("a",), frozenset()) == 30
+    assert ready.oldest(("c",), frozenset()) is None
+    assert ready.oldest(None, frozenset({6})) == 30
+    pages.fill(10, 12, codes.DONE)
+    assert ready.oldest(("a",), frozenset()) == 40
+    assert ready.oldest(("a",), frozenset({7})) == 50
+    assert ready.oldest(("a",), frozenset({5, 7})) == 60
+    ready._entries[7] = ready._entries[7]._replace(avail=45)
+    assert ready.oldest(("a",), frozenset()) == 50, "the row of the time before is none"
+    pages.put(5, codes.LEASED)
+    assert ready.oldest(("a",), frozenset()) == 60
+
+
+def test_one_by_one_from_the_only_lane() -> None:
+    ready = index()
+    pages = ready._pages
+    assert ready.take(1, None, NOBODY) == []
+    pages.add(1, 3, codes.READY, "")
+    for seq in (1, 2, 3):
+        ready.add_batch("", 0, 5, 0, seq, 1, 100 + seq)
+    pages.put(2, codes.DONE)
+    assert taken(ready.take(1, None, NOBODY)) == [(1, 101, "", 0)]
+    pages.put(1, codes.LEASED)
+    assert taken(ready.take(1, None, NOBODY)) == [(3, 103, "", 0)]
+    assert ready.take(1, None, NOBODY) == []
+    assert ready._tails == {}, "a run that is used up is let go"
+    pages.add(4, 5, codes.READY, "")
+    ready.add_batch("", 0, 5, 0, 4, 1, 110)
+    ready.add_batch("", 2, 5, 0, 5, 1, 120)
+    assert [taken(ready.take(1, None, NOBODY))[0][0] for _ in range(2)] == [5, 4]
+
+
+def test_lanes_are_told_apart_by_what_comes_next() -> None:
+    ready = index()
+    pages = ready._pages
+    for seq, lane, priority in (
+        (1, "a", 0),
+        (2, "b", 0),
+        (3, "c", 5),
+        (4, "a", 0),
+        (5, "b", -1),
+        (6, "c", 0),
+    ):
+        pages.add(seq, seq, codes.READY, lane)
+        ready.add_batch(lane, priority, 5, 0, seq, 1, 100)
+    assert [seq for seq, *_ in taken(ready.take(10, None, NOBODY))] == [3, 1, 2, 4, 6, 5]

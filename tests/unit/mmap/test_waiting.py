@@ -1,0 +1,155 @@
+"""Waking and group commit, each by itself, at the moments that are hard to meet."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from nobroker_mmap.commit import GroupCommit
+from nobroker_mmap.errors import StorageError
+from nobroker_mmap.wake import Waiters
+
+
+def waiting(path: Path) -> Waiters:
+    """Somebody who has waited once, so that there is a FIFO with a reader."""
+    waiters = Waiters(str(path))
+    assert waiters.wait(0.0) is False
+    return waiters
+
+
+def test_a_waiter_that_has_gone_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "wake"
+    first, sender = waiting(path), Waiters(str(path))
+    sender.send()
+    assert first.wait(5) is True
+    first.close()
+    sender.send()
+    sender.send()
+    second = waiting(path)
+    sender.send()
+    assert second.wait(5) is True
+    assert second.wait(0.0) is False, "one byte wakes once"
+    sender.close()
+    sender.send()
+    assert second.wait(0.0) is False, "what is closed wakes nobody"
+    second.close()
+    second.close()
+
+
+def test_another_waiter_may_be_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiters = waiting(tmp_path / "wake")
+    taken = 0
+    read = os.read
+
+    def quicker(fd: int, length: int) -> bytes:
+        nonlocal taken
+        taken += 1
+        if taken == 1:
+            raise BlockingIOError(errno.EAGAIN, "nothing there")
+        return read(fd, length)
+
+    monkeypatch.setattr(os, "read", quicker)
+    waiters.send()
+    assert waiters.wait(5) is True
+    assert taken == 2
+    taken = 0
+    waiters.send()
+    assert waiters.wait(0.0) is False, "its time was over"
+    monkeypatch.undo()
+    waiters.close()
+
+
+def test_a_waker_between_the_look_and_the_wait_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiters = waiting(tmp_path / "wake")
+    descriptor = waiters._descriptor
+
+    def meanwhile() -> int | None:
+        waiters.wake_local()
+        return descriptor()
+
+    monkeypatch.setattr(waiters, "_descriptor", meanwhile)
+    assert waiters.wait(60, waiters.generation) is True
+    assert waiters.wait(0.0) is False, "without a ticket only what comes later counts"
+    waiters.close()
+
+
+def test_a_child_has_waiters_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "wake"
+    parent = waiting(path)
+    parent.send()
+    fds = [fd for fd in (parent._fd, parent._write_fd) if fd is not None]
+    assert len(fds) == 2
+    child = parent.after_fork()
+    for fd in fds:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+    assert child.wait(0.0) is False, "a FIFO that nobody has open is empty"
+    child.send()
+    assert child.wait(5) is True
+    child.close()
+    quiet = Waiters(str(path), poll_only=True).after_fork()
+    assert quiet.wait(0.0) is False
+    assert quiet._fd is None
+    quiet.close()
+
+
+# -- group commit -----------------------------------------------------------------------------------
+
+
+def test_what_is_closed_syncs_nothing(tmp_path: Path) -> None:
+    commit = GroupCommit(str(tmp_path / "sync"))
+    synced: list[int] = []
+    commit.run(lambda: False, lambda: synced.append(1))
+    commit.close()
+    commit.close()
+    commit.abandon()
+    with pytest.raises(StorageError, match="closed before the sync") as caught:
+        commit.run(lambda: False, lambda: synced.append(2))
+    assert caught.value.outcome == "unknown"
+    assert synced == [1]
+
+
+def test_no_sync_when_it_was_done_meanwhile(tmp_path: Path) -> None:
+    commit = GroupCommit(str(tmp_path / "sync"))
+    answers = iter([False, True])
+    commit.run(lambda: next(answers), lambda: pytest.fail("nothing is left to sync"))
+    assert list(answers) == []
+    commit.run(lambda: True, lambda: pytest.fail("nothing is left to sync"))
+    commit.close()
+
+
+def test_a_descriptor_is_not_closed_under_a_sync(tmp_path: Path) -> None:
+    commit = GroupCommit(str(tmp_path / "sync"))
+    leaving, idle = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY)
+
+    def sync() -> None:
+        commit.close_later(leaving)
+        os.fstat(leaving)
+
+    commit.run(lambda: False, sync)
+    commit.close_later(idle)
+    for fd in (leaving, idle):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
+    commit.close()
+
+
+def test_a_child_closes_what_it_inherited(tmp_path: Path) -> None:
+    commit = GroupCommit(str(tmp_path / "sync"))
+    leaving = os.open(tmp_path, os.O_RDONLY)
+    with commit._mutex:  # held by a thread that the child does not have
+        commit.close_later(leaving)
+        fds = [commit._fd, leaving]
+        done = threading.Thread(target=commit.abandon)
+        done.start()
+        done.join(5)
+        assert not done.is_alive(), "it waits for no lock"
+    for fd in fds:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
