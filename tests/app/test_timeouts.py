@@ -281,12 +281,12 @@ def test_when_both_times_are_up_before_python_runs_again_it_is_the_outer_one_tha
     def outer() -> None:
         inner.perform_now()
 
-    helper = threading.Thread(target=let_both_times_be_up)
-    helper.start()
+    ending = threading.Thread(target=let_both_times_be_up)
+    ending.start()
     with pytest.raises(JobTimeoutError, match="outer ran longer"):
         outer.perform_now()
-    helper.join(LONG_S)
-    assert not helper.is_alive()
+    ending.join(LONG_S)
+    assert not ending.is_alive()
     assert not timeouts._watchdog._watches
 
 
