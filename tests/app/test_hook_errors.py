@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -112,6 +113,12 @@ def test_an_error_of_the_job_passes_through_unnamed_and_may_be_dealt_with(app: A
         except OSError:
             seen.append("swallowed")
 
+    class RaisesAgain(AbstractContextManager[None]):
+        def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+            if error is not None:
+                raise error
+
+    app.middleware(lambda its: RaisesAgain())
     job.after_perform(hook("after"))
     os, key = job.perform_later("os"), job.perform_later("key")
     work(app)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from nobroker import App, BaseJob, Discard, JobState, JobTimeoutError, Retry, current_job
 from nobroker.app import timeouts
 from nobroker.clock import ManualClock
-from tests.app.working import work, work_on
+from tests.app.working import time_is_up, work, work_on
 
 seen: list[Any] = []
 SHORT = 0.05
@@ -46,9 +48,10 @@ def spin(seconds: float = LONG_S) -> None:
 
 @needs_cpython
 def test_python_code_is_stopped_and_the_rules_decide(app: App, clock: ManualClock) -> None:
-    @app.job(name="job", timeout=SHORT, retry=[Retry(TimeoutError, attempts=2, wait=0)])
+    @app.job(name="job", timeout=LONG_S, retry=[Retry(TimeoutError, attempts=2, wait=0)])
     def job() -> None:
         seen.append(current_job().attempts)
+        time_is_up("job")
         spin()
 
     handle = job.perform_later()
@@ -57,8 +60,8 @@ def test_python_code_is_stopped_and_the_rules_decide(app: App, clock: ManualCloc
     assert time.monotonic() - began < LONG_S
     assert (seen, handle.status()) == ([1, 2], JobState.DEAD)
     text = str(handle.job().last_error)
-    assert text.startswith(f"JobTimeoutError: job ran longer than {SHORT:g} s")
-    assert "in spin" in text, "where it was is in the traceback"
+    assert text.startswith(f"JobTimeoutError: job ran longer than {LONG_S:g} s")
+    assert "in job\n" in text, "where it was is in the traceback"
 
 
 @needs_cpython
@@ -70,10 +73,12 @@ def test_a_timeout_is_an_error_like_others(app: App, rule: str) -> None:
 
     @app.register
     class Job(BaseJob):
-        timeout = SHORT
+        timeout = LONG_S
+        job_name = "job"
 
         def perform(self) -> None:
             try:
+                time_is_up("job")
                 spin()
             finally:
                 seen.append("cleared up")
@@ -120,9 +125,10 @@ def test_a_job_that_ends_in_time_is_left_alone(app: App) -> None:
 
 @needs_cpython
 def test_code_that_catches_the_error_decides_itself(app: App) -> None:
-    @app.job(timeout=SHORT)
+    @app.job(name="job", timeout=LONG_S)
     def job() -> str:
         try:
+            time_is_up("job")
             spin()
         except TimeoutError:
             return "what there is so far"
@@ -220,13 +226,12 @@ def test_an_exception_never_comes_in_another_job(app: App) -> None:
 @needs_cpython
 @pytest.mark.parametrize("first", ["outer", "inner"])
 def test_a_job_inside_a_job_has_its_own_time_and_no_more_than_the_outer_one(app: App, first: str) -> None:
-    outer_s, inner_s = (SHORT, LONG_S) if first == "outer" else (LONG_S, SHORT)
-
-    @app.job(name="inner", timeout=inner_s, discard=[Discard(TimeoutError)] if first == "outer" else [])
+    @app.job(name="inner", timeout=LONG_S, discard=[Discard(TimeoutError)] if first == "outer" else [])
     def inner() -> None:
+        time_is_up(first)
         spin()
 
-    @app.job(name="outer", timeout=outer_s, max_attempts=1)
+    @app.job(name="outer", timeout=LONG_S, max_attempts=1)
     def outer() -> str:
         try:
             inner.perform_now()
@@ -238,47 +243,50 @@ def test_a_job_inside_a_job_has_its_own_time_and_no_more_than_the_outer_one(app:
 
     handle = outer.perform_later()
     work(app)
-    assert len(seen) == 1, "rules of the inner job do not catch the outer one's timeout"
-    assert f"{first} ran longer than {SHORT:g} s" in seen[0]
+    assert seen == [f"{first} ran longer than {LONG_S:g} s"], "rules of the inner one do not catch it"
     assert handle.status() == (JobState.DEAD if first == "outer" else JobState.DONE)
 
 
 @needs_cpython
-@pytest.mark.parametrize(("outer_s", "inner_s"), [(0.02, 0.1), (0.1, 0.02)])
+@pytest.mark.parametrize("order", [("outer", "inner"), ("inner", "outer")])
 def test_when_both_times_are_up_before_python_runs_again_it_is_the_outer_one_that_counts(
-    app: App, monkeypatch: pytest.MonkeyPatch, outer_s: float, inner_s: float
+    app: App, monkeypatch: pytest.MonkeyPatch, order: tuple[str, str]
 ) -> None:
-    looked = threading.Semaphore(0)
+    acted = threading.Semaphore(0)
     real = timeouts.Watchdog._act
 
     def act(self: timeouts.Watchdog, watch: timeouts.Watch, now: float) -> None:
         real(self, watch, now)
-        looked.release()
+        acted.release()
 
     monkeypatch.setattr(timeouts.Watchdog, "_act", act)
+    begun, blocked = threading.Lock(), threading.Lock()
+    begun.acquire()
+    blocked.acquire()
 
-    @app.job(name="inner", timeout=inner_s)
+    def let_both_times_be_up() -> None:
+        assert begun.acquire(timeout=LONG_S)
+        for name in order:
+            time_is_up(name)
+            assert acted.acquire(timeout=LONG_S)
+        blocked.release()
+
+    @app.job(name="inner", timeout=LONG_S)
     def inner() -> None:
-        both = threading.Barrier(2)
-
-        def tell() -> None:
-            for _ in range(2):
-                assert looked.acquire(timeout=LONG_S)
-            both.wait(LONG_S)
-
-        threading.Thread(target=tell).start()
-        lock = threading.Lock()
-        lock.acquire()
-        threading.Thread(target=lambda: (both.wait(LONG_S), lock.release())).start()
-        lock.acquire(timeout=LONG_S)  # in C, until the watchdog has done all that it does
+        # One call in C: no Python runs here between the first and the end of the second.
+        list(map(operator.call, [begun.release, partial(blocked.acquire, timeout=LONG_S)]))
         spin()
 
-    @app.job(name="outer", timeout=outer_s)
+    @app.job(name="outer", timeout=LONG_S)
     def outer() -> None:
         inner.perform_now()
 
+    ending = threading.Thread(target=let_both_times_be_up)
+    ending.start()
     with pytest.raises(JobTimeoutError, match="outer ran longer"):
         outer.perform_now()
+    ending.join(LONG_S)
+    assert not ending.is_alive()
     assert not timeouts._watchdog._watches
 
 
