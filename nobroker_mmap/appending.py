@@ -247,8 +247,8 @@ class Appending(Reading):
         chain = self._chain
         if self._words[ACTIVE] > chain.newest.number:
             self._catch_up_segments()
-        while chain.reading is not chain.newest and chain.step():
-            pass
+        while chain.reading is not chain.newest:
+            chain.step()
         self._open_writer()
         if chain.offset + size > chain.reading.size:
             self._rotate(size)

@@ -35,13 +35,15 @@ def copy_log(names: fmt.Names, target: str, words: Any, newest: int) -> str:
         if os.listdir(target):
             raise ValueError(f"{target}: not empty; give a new or an empty directory")
         copies = fmt.Names(target, names.name)
-        for attempt in range(_ATTEMPTS):
+        left = _ATTEMPTS
+        while left:
+            left -= 1
             try:
                 _copy_once(names, copies, words, newest)
-                break
+                left = 0
             except (FileNotFoundError, CorruptLogError):
                 # Segments may have been retired under the copy. If not, the next attempt says the same again.
-                if attempt == _ATTEMPTS - 1 or words is None:
+                if not left or words is None:
                     raise
                 for entry in files.entries(copies.directory):
                     files.unlink(entry.path)

@@ -139,12 +139,10 @@ class Chain:
         self.table = Table() if table is None else table
         self.collecting = segment is self.newest
 
-    def step(self) -> bool:
-        """Go from the end of the segment the cursor is in to the next one; False when that is not known."""
+    def step(self) -> None:
+        """Go from the end of the segment the cursor is in, which only the next one tells, to that one."""
         segment = self.reading
-        following = self.segments.get(segment.number + 1)
-        if following is None:
-            return False
+        following = self.segments[segment.number + 1]
         header = following.header
         if self.chained and self.checksum != header.previous_checksum:
             raise damaged(
@@ -156,7 +154,6 @@ class Chain:
         self.cursor, self.checksum, self.chained = following.base, header.previous_checksum, True
         self.table = Table()
         self.collecting = following is self.newest
-        return True
 
     def accept(self, group: list[Record]) -> None:
         """Move the cursor past a group, and its rows into the index."""

@@ -253,8 +253,6 @@ def _check_sidecar(names: fmt.Names, segment: Segment, table: Table, found: list
 
 
 def _check_snapshot(names: fmt.Names, segments: list[Segment], found: list[Finding]) -> None:
-    if not segments:
-        return
     if files.is_regular(names.snapshot) is False:
         return  # told with the files that are not ours
     snap, why = snapshot.load(names.snapshot, segments[-1].header.log_id)

@@ -246,8 +246,8 @@ def unlink(path: str) -> bool:
     return True
 
 
-def write_cache(path: str, temporary: str, parts: list[bytes], *, sync: bool) -> None:
-    """Replace a small file at once: readers see the old or the new one, whole."""
+def write_cache(path: str, temporary: str, parts: list[bytes]) -> None:
+    """Replace a small file at once: readers see the old or the new one, whole. It is not synced."""
     unlink(temporary)
     fd = create(temporary)
     try:
@@ -255,8 +255,6 @@ def write_cache(path: str, temporary: str, parts: list[bytes], *, sync: bool) ->
         for part in parts:
             write_at(fd, part, offset)
             offset += len(part)
-        if sync:
-            sync_file(fd)
     except OSError:
         os.close(fd)
         unlink(temporary)

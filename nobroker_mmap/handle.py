@@ -267,12 +267,11 @@ class Handle:
             )
         if self.read_only:
             raise StorageError(f"{self.directory}: opened read-only", path=self.directory)
-        if self.forked:
-            self._pid = os.getpid()
-            self._tag = f"{self._pid}-{next(_handles)}"
-            self._open()
-            self.forked = False
-            raise Restart
+        self._pid = os.getpid()
+        self._tag = f"{self._pid}-{next(_handles)}"
+        self._open()
+        self.forked = False
+        raise Restart
 
     def _lock_file_changed(self) -> None:
         """Under the lock: its file was removed, replaced or cut short; or it could not be opened before."""

@@ -29,7 +29,7 @@ def write(names: Names, tag: str, floor: int, segments: Iterable[Segment]) -> No
 
     text = json.dumps({"log": names.name, "version": 1, "floor": floor, "segments": listed}, indent=1) + "\n"
     try:
-        files.write_cache(names.manifest, names.temporary(names.manifest, tag), [text.encode()], sync=False)
+        files.write_cache(names.manifest, names.temporary(names.manifest, tag), [text.encode()])
     except OSError as error:
         logger().warning(
             "%s: the manifest was not written (%s); it is only for people", names.manifest, error

@@ -143,7 +143,7 @@ def write_sidecar(path: str, temporary: str, segment: Segment, table: Table) -> 
         len(table.moved),
         segment.end,
     )
-    files.write_cache(path, temporary, [_header(fields, rows), rows], sync=False)
+    files.write_cache(path, temporary, [_header(fields, rows), rows])
 
 
 def _header(fields: tuple[bytes, int, int, int, int, int, int], rows: bytes) -> bytes:

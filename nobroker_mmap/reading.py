@@ -131,10 +131,8 @@ class Reading(Handle):
                 if segment is not chain.reading:
                     raise Restart
                 if segment.end and chain.offset >= segment.end:
-                    if chain.step():
-                        continue
-                    if goal is None:
-                        return
+                    chain.step()
+                    continue
             except CorruptLogError as error:
                 if not self.read_only:
                     raise

@@ -85,8 +85,8 @@ class Waiters:
                 return True
             if fifo in ready:
                 try:
-                    if os.read(fifo, 1):
-                        return True
+                    os.read(fifo, 1)
+                    return True
                 except BlockingIOError:  # another waiter was quicker
                     pass
             if not left:

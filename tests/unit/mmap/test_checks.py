@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,25 @@ def test_a_retirement_that_names_no_segment(tmp_path: Path) -> None:
     ((severity, name, offset, message),) = said_of(tmp_path)
     assert (severity, name, offset) == ("damage", "q.000001.seg", at)
     assert "names no segment" in message
+
+
+def test_a_directory_in_the_next_place_of_a_damaged_log(tmp_path: Path) -> None:
+    ends = small_log(tmp_path, close=True)
+    flip(segment(tmp_path), ends[2] + 70)
+    segment(tmp_path, 2).mkdir()
+    assert [finding[:3] for finding in said_of(tmp_path)] == [
+        ("damage", "q.000001.seg", ends[2]),
+        ("damage", "q.000002.seg", 0),
+    ]
+
+
+def test_a_segment_of_another_log_among_ours(tmp_path: Path) -> None:
+    for name in "ab":
+        many_segments(tmp_path / name, 4)
+    shutil.copy(segment(tmp_path / "b", 2), segment(tmp_path / "a", 2))
+    found = said_of(tmp_path / "a")
+    assert ("damage", "q.000002.seg") in [finding[:2] for finding in found]
+    assert {finding[1] for finding in found} <= {"q.000002.seg", "q.000003.seg"}
 
 
 def test_indexes(tmp_path: Path) -> None:

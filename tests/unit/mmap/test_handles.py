@@ -16,12 +16,13 @@ import pytest
 from nobroker_mmap import control as ctl
 from nobroker_mmap import files, locking, opening
 from nobroker_mmap import format as fmt
-from nobroker_mmap.errors import LockTimeoutError, QueueClosedError, Restart, StorageError
+from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, QueueClosedError, Restart, StorageError
 from nobroker_mmap.log import Log
 from tests.unit.mmap.harness import (
     assert_clean,
     catch_up,
     content,
+    flip,
     follow,
     locked,
     open_files,
@@ -162,6 +163,29 @@ def test_a_repair_that_fails_is_done_later(tmp_path: Path, monkeypatch: pytest.M
     put(log, 2)
     log.close()
     assert content(tmp_path) == [(1, "v1"), (2, "v2")]
+    assert_clean(tmp_path)
+
+
+def test_a_repair_cuts_nothing_that_was_promised(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    put(log, 1)
+    peer = open_log(tmp_path)
+    at = log.position + 128
+    with locked(log):
+        log.append([part(2)])
+        log._unfinished = True
+    flip(tmp_path / "q.000001.seg", at + 70)
+    before = (tmp_path / "q.000001.seg").read_bytes()
+    for handle in (peer, peer):
+        with pytest.raises(CorruptLogError) as caught:
+            handle.lock()
+        assert caught.value.offset == at
+    assert (tmp_path / "q.000001.seg").read_bytes() == before
+    flip(tmp_path / "q.000001.seg", at + 70)
+    put(peer, 3)
+    assert [text_of(peer, key) for key in (1, 2, 3)] == ["v1", "2", "v3"]
+    peer.close()
+    log.close()
     assert_clean(tmp_path)
 
 
@@ -309,6 +333,7 @@ def test_a_child_opens_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     log.unlock()
     with pytest.raises(Restart):
         list(log.records())
+    log.after_fork()  # a child of the child
     for name in ("open_writable", "open_writable"):
         with monkeypatch.context() as patch:
             patch.setattr(opening, name, refuse)

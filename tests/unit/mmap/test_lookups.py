@@ -90,6 +90,51 @@ def test_segments_that_left_mean_restart(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_one_key_at_a_time(tmp_path: Path, sealed: bool) -> None:
+    log = open_log(tmp_path)
+    for key in range(10, 40, 3):
+        put(log, key, count=2)
+    if sealed:
+        with locked(log):
+            log.seal()
+    newer = 0
+    for handle in (log, open_log(tmp_path)):
+        follow(handle)
+        for moved in (False, True):
+            for key in (12, 10, 11, 13, 14, 37, 38, 39, 9, 30, 31, 13):
+                piece = handle.find_one(key)
+                if key % 3 == 0 or key < 10 or key > 38:
+                    assert piece is None
+                else:
+                    assert piece is not None
+                    assert (piece.first, piece.last, piece.index) == (key, key, (key - 1) % 3)
+                    assert handle.read(piece).head()["s"] + piece.index == key
+                    if sealed:
+                        assert handle.moved_since(1, key, key) == (newer > 0 and key in (13, 14))
+            if not moved:
+                newer += 1
+                put(handle, 13, text=f"newer{newer}-", count=2, kind=MOVE)
+                assert text_of(handle, 14) == f"newer{newer}-14"
+    handle.close()
+    log.close()
+    assert_clean(tmp_path)
+
+
+def test_what_is_known_of_segments_ahead(tmp_path: Path) -> None:
+    log = long(tmp_path)
+    log.close()
+    log = open_log(tmp_path)
+    seen = [info.number for _ in log.records() for info in log.segments()[-1:]]
+    assert seen == [1, 2, 3, 4]
+    assert log.front_number == 1
+    assert log.path == str(tmp_path / "q")
+    assert [(info.number, info.first_key, info.last_key) for info in log.segments()] == [
+        (key, key, key) for key in (1, 2, 3, 4)
+    ]
+    log.close()
+
+
 def test_leftovers_of_a_retirement_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nobroker_mmap import backup, files, opening
+from nobroker_mmap import backup, files
 from nobroker_mmap import control as ctl
 from nobroker_mmap.catalog import drop_log, list_logs
 from nobroker_mmap.errors import CorruptLogError, StorageError
@@ -197,7 +197,7 @@ def test_a_copy_goes_on_when_segments_are_retired_under_it(
             log.append([part(2, "kept", kind=MOVE)])
             log.retire(4, {})
 
-    once(monkeypatch, opening, "survey", retire)
+    once(monkeypatch, files, "copy_range", retire)
     target = log.backup(tmp_path / "b")
     assert content(Path(target)) == [(4, "x" * 40_000 + "4"), (2, "kept2")]
     assert_clean(Path(target))

@@ -157,6 +157,80 @@ def test_no_process_is_taken_for_dead_where_that_cannot_be_asked(monkeypatch: py
         assert locking.is_running(gone)
 
 
+def test_reads_that_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(bytes(range(100)))
+    fd = files.open_read(str(tmp_path / "file"))
+    pread = os.pread
+    monkeypatch.setattr(files, "_pread", lambda fd, length, offset: pread(fd, min(length, 7), offset))
+    assert files.read_at(fd, 30, 5) == bytes(range(5, 35))
+    assert files.read_at(fd, 300, 90) == bytes(range(90, 100))
+    assert files.read_at(fd, 5, 100) == b""
+    os.close(fd)
+
+
+def test_large_writes_go_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    pwrite = os.pwrite
+
+    def short(fd: int, data: bytes, offset: int) -> int:
+        sizes.append(len(data))
+        return pwrite(fd, bytes(data)[:5], offset)
+
+    monkeypatch.setattr(files, "WRITE_SIZE", 10)
+    monkeypatch.setattr(files, "_pwrite", short)
+    fd = files.create(str(tmp_path / "file"))
+    files.write_at(fd, bytes(range(10)), 3)
+    files.write_at(fd, bytes(range(10, 21)), 13)
+    os.close(fd)
+    assert (tmp_path / "file").read_bytes() == bytes(3) + bytes(range(21))
+    assert sizes == [10, 5, 10, 6, 1]
+
+
+def test_a_cache_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, temporary = str(tmp_path / "cache"), str(tmp_path / "temporary")
+    files.write_cache(path, temporary, [b"old", b"er"])
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_at", refusing(errno.ENOSPC))
+        with pytest.raises(OSError, match="No space"):
+            files.write_cache(path, temporary, [b"new"])
+    assert os.listdir(tmp_path) == ["cache"]
+    assert files.read_file(path, 5) == b"older"
+    with pytest.raises(OSError, match="more than 4 bytes"):
+        files.read_file(path, 4)
+    assert files.read_stream(path, 4) == b"olde"
+    assert files.read_stream(path, 100) == b"older"
+
+
+def test_where_there_is_something(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.seek(5 * 2**20)
+        file.write(b"x" * 4096)
+        file.truncate(9 * 2**20)
+    fd = files.open_read(str(path))
+    assert list(files.data_ranges(fd, 0, 2**20)) == []
+    assert list(files.data_ranges(fd, 6 * 2**20, 9 * 2**20)) == []
+    assert list(files.data_ranges(fd, 0, 9 * 2**20)) == [(5 * 2**20, 5 * 2**20 + 4096)]
+    assert list(files.data_ranges(fd, 5 * 2**20 + 8, 5 * 2**20 + 16)) == [(5 * 2**20 + 8, 5 * 2**20 + 16)]
+    assert files.last_nonzero(fd, 0, 9 * 2**20) == 5 * 2**20 + 4096
+    assert files.last_nonzero(fd, 7, 4096) == 7
+    os.close(fd)
+    assert not files.is_fifo(str(tmp_path / "none"))
+    assert not files.is_fifo(str(path))
+    assert files.is_regular(str(tmp_path / "none")) is None
+    assert files.is_regular(str(tmp_path)) is False
+
+
+def test_a_lock_that_is_free_in_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([False, False, True])
+    monkeypatch.setattr(locking, "try_lock", lambda fd: next(answers))
+    monkeypatch.setattr(locking.time, "sleep", lambda seconds: pytest.fail("it is too early to sleep"))
+    locking.acquire(5, 10, "lock", lambda: 0)
+    assert list(answers) == []
+
+
 # -- locks ------------------------------------------------------------------------------------------
 
 
