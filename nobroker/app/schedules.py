@@ -5,7 +5,8 @@ makes of the result is decided here:
 
 - A schedule that names hours runs at each of its local times once. A local time that is left out, when clocks
   are put forward, is run at the first moment after the gap. Of one that comes twice, the first counts.
-- A schedule for every hour (``*``) runs on each pass of a repeated hour, and not in place of an hour left out.
+- A schedule for every hour (``*``) runs on each pass of a repeated hour. Nothing is run in place of an hour
+  that is left out: the next one has begun.
 - A day that a zone leaves out altogether has no runs.
 
 Moments are whole seconds since the epoch, so that they can only be compared in one way.
@@ -278,8 +279,8 @@ def _look_at_steps(text: str, words: list[str]) -> None:
         for step in re.findall(r"/(\d+)", word):
             if len(step) > 4 or int(step) >= size:
                 raise ScheduleError(
-                    f"{text!r} is no schedule: with the step {step[:9]}, longer than its {field} has values, only"
-                    " the first would count; for times so far apart write 'every 90 minutes', say"
+                    f"{text!r} is no schedule: the step {step[:9]} leads out of its {field}s at once;"
+                    " for times so far apart write an interval, such as 'every 90 minutes'"
                 )
 
 
