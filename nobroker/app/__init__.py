@@ -12,7 +12,7 @@ batches.py      jobs that belong together; collecting.py: what is enqueued in a 
 tallies.py      counting members, and ending batches
 chains.py       jobs that wait for others
 watching.py     the usher, which sees to it that batches end and held jobs go on
-recurring.py    recurring tasks: what is said of them; recurring_file.py: in a file
+recurring.py    recurring tasks; tasks.py: what is said of one; recurring_file.py: in a file
 schedules.py    when they run; scheduler.py: who enqueues them then
 ticks.py        what is written down of them: the only place that knows the layout
 records.py      what the layer writes down for all that: the only place that knows the layout

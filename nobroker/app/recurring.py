@@ -7,7 +7,6 @@ the `scheduler`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
 
 from nobroker.app import ticks
 from nobroker.app.base import BaseJob, definition_of
-from nobroker.app.definition import Definition, JobFunction, PreparedJob
+from nobroker.app.definition import Definition, JobFunction
 from nobroker.app.errors import RecurringError
 from nobroker.app.options import known
-from nobroker.app.rules import seconds_of
-from nobroker.app.schedules import Schedule, as_utc, schedule_of
-from nobroker.errors import NobrokerError
+from nobroker.app.recurring_file import need_yaml, read
+from nobroker.app.schedules import as_utc, schedule_of
+from nobroker.app.tasks import Task, task_of
 
 if TYPE_CHECKING:
     from nobroker.app.application import App
@@ -28,29 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MISSED: Final = ("once", "skip", "all")
-GRACE_S: Final = 60.0
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(s|m|h|d)")
 _SAID: Final = ("name", "args", "kwargs", "queue", "priority", "timezone", "missed", "grace")
-_UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class Task(NamedTuple):
-    """What was said of a recurring task.
-
-    Attributes:
-        name: of the task.
-        prepared: the call.
-        schedule: when.
-        missed: what becomes of ticks at which no scheduler ran.
-        grace: seconds for which a tick counts as on time.
-    """
-
-    name: str
-    prepared: PreparedJob
-    schedule: Schedule
-    missed: str
-    grace: float
 
 
 class RecurringTask(NamedTuple):
@@ -151,8 +128,6 @@ class Recurring:
             RecurringError: there is no such file.
             MissingExtraError: what reads it is not installed.
         """
-        from nobroker.app.recurring_file import need_yaml
-
         need_yaml()
         name = os.fspath(path)
         if not os.path.isfile(name):
@@ -216,50 +191,12 @@ class Recurring:
         return handle
 
 
-def task_of(name: str, definition: Definition, said: Mapping[str, Any]) -> Task:
-    """A task.
-
-    Args:
-        said: schedule, timezone, args, kwargs, queue, priority, missed, grace; None: not said.
-
-    Raises:
-        RecurringError: with the task and the key.
-    """
-    if type(name) is not str or not 1 <= len(name) <= 100 or not name.isprintable():
-        raise RecurringError(f"its name has 1 to 100 printable characters, not {name!r:.130}", key="name")
-
-    key = "schedule"
-    try:
-        schedule = schedule_of(said["schedule"], said.get("timezone"))
-        key = "missed"
-        missed = said.get("missed") or "once"
-        if missed not in MISSED:
-            raise ValueError(f"it is one of {', '.join(MISSED)}, not {missed!r:.60}")
-        key = "grace"
-        grace = _grace(said.get("grace"))
-        prepared = definition.plain
-        for key in ("queue", "priority"):
-            if said.get(key) is not None:
-                prepared = prepared.set(**{key: said[key]})
-        key = "args"
-        built = prepared.build(*said.get("args") or (), **said.get("kwargs") or {})
-        definition.app._enqueuer.check(built)
-    except (NobrokerError, TypeError, ValueError) as error:
-        if isinstance(error, ImportError):
-            raise
-        raise RecurringError(str(error), task=name, key=getattr(error, "key", key)) from error
-    return Task(name, built, schedule, missed, grace)
-
-
 def known_tasks(app: App) -> tuple[dict[str, Task], list[RecurringError]]:
     """The tasks of the code and of the files, and what is wrong in the files."""
     tasks = dict(app._tasks)
     errors: list[RecurringError] = []
-    if app._recurring_files:
-        from nobroker.app.recurring_file import read
-
-        for path in app._recurring_files:
-            errors += read(app, path, tasks)
+    for path in app._recurring_files:
+        errors += read(app, path, tasks)
     return tasks, errors
 
 
@@ -291,18 +228,6 @@ def _seen(task: Task, place: ticks.Place | None, paused: bool, now: float) -> Re
         last_run=None if last is None else as_utc(last.tick),
         last_job=None if last is None else last.job,
     )
-
-
-def _grace(value: Any) -> float:
-    if type(value) is str:
-        found = _DURATION.fullmatch(value.strip())
-        if found is None:
-            raise ValueError(f"it is seconds, or such as '90s', '5m', '2h', '1d', not {value!r:.60}")
-        value = float(found[1]) * _UNIT_S[found[2]]
-    seconds = seconds_of("grace", GRACE_S if value is None else value)
-    if seconds < 1:
-        raise ValueError("it is at least 1 second: no tick is enqueued in the very moment")
-    return seconds
 
 
 def _definition_of(app: Any, target: Any) -> Definition:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nobroker.app.base import BaseJob
 from nobroker.app.definition import Definition
 from nobroker.app.errors import MissingExtraError, RecurringError
-from nobroker.app.recurring import Task, task_of
+from nobroker.app.schedules import schedule_of
+from nobroker.app.tasks import Task, task_of
 
 if TYPE_CHECKING:
     from nobroker.app.application import App
@@ -128,8 +129,6 @@ def _task(app: App | None, entry: Entry) -> Task | None:
         raise RecurringError(f"it is the name of a job, not {values[kind[0]]!r:.60}", key=kind[0])
     try:
         if app is None:
-            from nobroker.app.schedules import schedule_of
-
             schedule_of(values["schedule"], values.get("timezone"))
             return None
         return task_of(entry.name, _job(app, kind[0], values[kind[0]]), values)

@@ -10,8 +10,9 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from nobroker.app import ticks
-from nobroker.app.recurring import Task, known_tasks
+from nobroker.app.recurring import known_tasks
 from nobroker.app.schedules import as_utc
+from nobroker.app.tasks import Task
 from nobroker.errors import NobrokerError
 from nobroker.job import NewJob
 from nobroker.queue import Queue
