@@ -174,7 +174,7 @@ def _entries(path: str, errors: list[RecurringError]) -> Iterator[Entry]:
         except ValueError as error:
             errors.append(_malformed(path, part, above, error))
             continue
-        if node is None:
+        if node is None or node.tag == "tag:yaml.org,2002:null":
             continue
         if node.id != "mapping":
             reason = "it has tasks by their names: 'name:', and below it, indented, 'schedule: ...'"
@@ -227,13 +227,14 @@ def _malformed(path: str, part: str, above: int, error: ValueError) -> Recurring
     named = _NAME.match(part)
     hint = ""
     lines = part.splitlines()
-    begin = lines[line] if line is not None and line < len(lines) else ""
+    line = min(line or 0, len(lines) - 1)  # what is not ended is seen behind the last one
+    begin = lines[line]
     if re.search(r":\s*[*@%&!]", begin):
         hint = "; a value that begins with one of * @ % & ! stands in quotes"
     return RecurringError(
         f"malformed: {said}{hint}",
         file=path,
-        line=above + 1 + (line or 0),
+        line=above + 1 + line,
         task=None if named is None else named[1].strip(),
         key=None if ":" not in begin or begin[:1].strip() else begin.partition(":")[0].strip()[:60],
     )
@@ -255,20 +256,44 @@ def _entry(path: str, key: Node, value: Node, above: int, errors: list[Recurring
     if _size(value, {}) > _MOST_VALUES:
         refused(f"it has more than {_MOST_VALUES:,} values, or an alias that contains itself", line)
         return None
+    said: set[str] = set()
+    for inner, _ in value.value:
+        if str(inner.value) in said:
+            refused("it is said twice", _line(inner, above), str(inner.value)[:60])
+            return None
+        said.add(str(inner.value))
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
-    for inner, node in value.value:
-        said, at = str(inner.value), _line(inner, above)
-        if said in values:
-            refused("it is said twice", at, said[:60])
-            continue
-        lines[said] = at
+    try:
+        pairs = _merged(value)
+    except ValueError as error:
+        refused(f"malformed: {error}", line, "<<")
+        return None
+    for inner, node in pairs:
+        known = str(inner.value)
+        lines[known] = _line(inner, above)
         try:
-            values[said] = _value(node)
+            values[known] = _value(node)
         except ValueError as error:
-            values[said] = None
-            refused(f"malformed: {error}", at, said[:60])
+            values[known] = None
+            refused(f"malformed: {error}", lines[known], known[:60])
     return Entry(name, line, values, lines)
+
+
+def _merged(mapping: Node) -> list[tuple[Node, Node]]:
+    """The pairs of a mapping: first those of ``<<``, which its own overrule.
+
+    Raises:
+        ValueError: what is to be merged is no mapping.
+    """
+    import yaml
+
+    try:
+        yaml.SafeLoader("").flatten_mapping(mapping)
+    except yaml.YAMLError as error:
+        raise ValueError(getattr(error, "problem", None) or str(error)) from None
+    pairs: list[tuple[Node, Node]] = mapping.value
+    return pairs
 
 
 def _value(node: Node) -> Any:
