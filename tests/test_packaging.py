@@ -100,6 +100,10 @@ def test_an_import_loads_nothing_heavy(package: str) -> None:
     assert not modules_loaded_by(f"import {package}") & HEAVY
 
 
+def test_the_job_layer_loads_what_recurring_tasks_need_when_they_do() -> None:
+    assert not modules_loaded_by("import nobroker.app") & {"cronsim", "yaml", "zoneinfo"}
+
+
 def test_a_heavy_import_would_be_seen() -> None:
     assert {"dataclasses", "inspect"} <= modules_loaded_by("import dataclasses") & HEAVY
 

@@ -42,6 +42,7 @@ class Scheduler:
         self._tasks: dict[str, Task] | None = None
         self._in_code = 0
         self._begun: set[str] = set()
+        self._resting: dict[str, tuple[ticks.Place, float]] = {}  # where each is, and when it is due
         self._stop = threading.Event()
 
     def look(self) -> float | None:
@@ -114,9 +115,14 @@ class Scheduler:
         self._begun.add(task.name)
         if task.name in board.pauses:
             return task.schedule.next(max(moment, place.tick))
+        resting_at, due_at = self._resting.get(task.name, (None, 0.0))
+        if resting_at == place and due_at > now:
+            return due_at
         chosen, tick = due(task, place.tick, now)
         if tick == place.tick:
-            return task.schedule.next(tick)
+            due_at = task.schedule.next(tick)
+            self._resting[task.name] = place, due_at
+            return due_at
         jobs = [self._job(task, one) for one in chosen]
         last = ticks.Run(chosen[-1], _job_id(task, chosen[-1]), now) if chosen else None
         return self._moved(task, place.next(tick, schedule, last), jobs, now)

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from nobroker.app.errors import MissingExtraError, ScheduleError
@@ -206,12 +207,12 @@ def time_zone(name: str) -> tzinfo:
     """
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: it is a directory of zones
-        known = available_timezones()
+        known = _zones()
     if not known:
         raise MissingExtraError(
             f"no time zones are known here, so not {name!r} either; install tzdata:"
@@ -221,6 +222,14 @@ def time_zone(name: str) -> tzinfo:
     near = get_close_matches(name.lower(), by_name, 1, 0.5) if len(name) <= _LONGEST else []
     hint = f"did you mean {by_name[near[0]]}?" if near else "names are such as Europe/Berlin"
     raise ScheduleError(f"there is no time zone {name[:60]!r}; {hint}", "timezone")
+
+
+@cache
+def _zones() -> set[str]:
+    """Names of all time zones; it takes a look at each of their files."""
+    from zoneinfo import available_timezones
+
+    return available_timezones()
 
 
 def _library() -> type[CronSim]:

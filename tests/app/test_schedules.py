@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
@@ -240,11 +241,11 @@ def test_the_newest_of_a_stretch() -> None:
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "cronsim", None)
+    monkeypatch.setitem(sys.modules, "cronsim", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'nobroker\[schedules\]'"):
         schedule_of("0 3 * * *")
     assert schedule_of("every 15 minutes").next(0) == 900  # needs nothing
-    monkeypatch.setattr("zoneinfo.available_timezones", set)
+    monkeypatch.setattr("nobroker.app.schedules._zones", set)
     with pytest.raises(MissingExtraError, match="tzdata"):
         schedule_of("every 15 minutes", "Europe/Nowhere")
 
