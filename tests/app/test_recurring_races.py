@@ -6,12 +6,13 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nobroker import App, Queue
+from nobroker import App, JobNotFoundError, Queue
 from nobroker.app.scheduler import Scheduler
 from nobroker.app.ticks import Board
 from nobroker.clock import ManualClock
@@ -20,8 +21,8 @@ from tests.app.dying import Death, DyingQueue
 START = 1_800_000_000
 
 
-def begin(directory: Path, clock: ManualClock) -> tuple[App, Scheduler]:
-    app = App(directory, fsync=False, clock=clock)
+def begin(directory: Path, clock: ManualClock, **options: Any) -> tuple[App, Scheduler]:
+    app = App(directory, fsync=False, clock=clock, **options)
 
     @app.job(name="job")
     def job() -> None: ...
@@ -69,32 +70,65 @@ def test_killed_at_any_of_its_writes(tmp_path: Path, after: bool) -> None:
     app.close()
 
 
+class Overtaken:
+    """A queue whose first write comes after something else."""
+
+    def __init__(self, queue: Queue, before: Callable[[], None]) -> None:
+        self._queue = queue
+        self._before: Callable[[], None] | None = before
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "enqueue_all" and self._before is not None:
+            before, self._before = self._before, None
+            before()
+        return getattr(self._queue, name)
+
+
 def test_one_that_looked_long_ago_writes_nothing(tmp_path: Path) -> None:
     clock = ManualClock(START)
     (app, first), (other, second) = begin(tmp_path, clock), begin(tmp_path, clock)
     first.look()
 
-    class Slow:
-        """The other one does all of its work between the look and the first write of this one."""
+    def work_of_the_other() -> None:
+        for _ in range(4):
+            second.look()
+            clock.advance(60)
+        second.look()
 
-        def __init__(self, queue: Queue) -> None:
-            self._queue = queue
-            self.waited = False
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "enqueue_all" and not self.waited:
-                self.waited = True
-                for _ in range(4):
-                    second.look()
-                    clock.advance(60)
-                second.look()
-            return getattr(self._queue, name)
-
-    first._queue = Slow(app.queue)  # type: ignore[assignment]
+    first._queue = Overtaken(app.queue, work_of_the_other)  # type: ignore[assignment]
     clock.advance(60)
     first.look()
-    found = enqueued(app.queue)
-    assert found == {"a": [1, 2, 3, 4, 5], "b": [3]}
+    assert enqueued(app.queue) == {"a": [1, 2, 3, 4, 5], "b": [3]}
+    assert app.queue.check() == []
+    app.close()
+    other.close()
+
+
+def test_the_place_alone_holds_off_what_was_done_and_forgotten(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    (app, first), (other, second) = (begin(tmp_path, clock, keep_done=0) for _ in range(2))
+    first.look()
+    done: list[str] = []
+
+    def work_off() -> None:
+        while jobs := other.queue.lease(10, lanes=["default"]):
+            done.extend(job.id for job in jobs)
+            other.queue.ack_many(jobs)
+
+    def work_of_the_other() -> None:
+        second.look()
+        work_off()
+        clock.advance(0.01)
+        other.queue.compact()
+        with pytest.raises(JobNotFoundError):  # so its id would hold nothing off
+            other.queue.get(done[0])
+
+    for minute in range(1, 7):
+        clock.advance(60)
+        first._queue = Overtaken(app.queue, work_of_the_other)  # type: ignore[assignment]
+        first.look()
+        work_off()
+        assert len(done) == len(set(done)) == minute + minute // 3
     assert app.queue.check() == []
     app.close()
     other.close()
