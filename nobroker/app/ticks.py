@@ -18,9 +18,9 @@ Invariants
 - The place of a task is its record with the highest number. Nothing is due up to its tick.
 - Whoever enqueues a tick also writes the next place, in one write that is refused when somebody else has
   written it. So each tick is enqueued once, however many schedulers run, and whenever they are killed.
-- A place is put away when two newer ones stand. It stays known for ``keep_done`` seconds at least: only a scheduler
-  that was stopped for as long as two ticks and ``keep_done``, between its look and its write, would find the
-  number free again.
+- A place is put away when two newer ones stand. It stays known for ``keep_done`` seconds at least: only a
+  scheduler that was stopped for as long as two ticks and ``keep_done``, between its look and its write, could
+  find the number free again.
 """
 
 from __future__ import annotations
