@@ -34,7 +34,9 @@ def name_of(requirement: str) -> str:
 
 def test_dependencies_are_the_core_and_the_two_of_the_command_line(project: dict[str, Any]) -> None:
     assert {name_of(r) for r in project["dependencies"]} == CORE_DEPENDENCIES | {"click", "rich"}
-    assert set(project["optional-dependencies"]) == {"test", "faults", "dev", "examples", "fast"}
+    assert set(project["optional-dependencies"]) == {
+        "test", "faults", "dev", "examples", "fast", "schedules",
+    }  # fmt: skip
     assert project["requires-python"] == ">=3.11"
     assert project["license"] == "MIT"
 
@@ -123,6 +125,10 @@ def test_every_name_of_the_job_layer_can_be_had() -> None:
 @pytest.mark.parametrize("package", ["nobroker", "nobroker_mmap.log"])
 def test_an_import_loads_nothing_heavy(package: str) -> None:
     assert not modules_loaded_by(f"import {package}") & HEAVY
+
+
+def test_the_job_layer_loads_what_recurring_tasks_need_when_they_do() -> None:
+    assert not modules_loaded_by("import nobroker.app") & {"cronsim", "yaml", "zoneinfo"}
 
 
 def test_a_heavy_import_would_be_seen() -> None:

@@ -73,6 +73,8 @@ BAD: dict[str, list[tuple[str, str, int]]] = {
         ("nobroker_mmap/log.py", "import click", 1),
         ("nobroker/queue.py", "import pytest", 1),
         ("nobroker/pytest_plugin.py", "import msgpack", 1),
+        ("nobroker/app/scheduler.py", "import cronsim", 1),
+        ("nobroker/app/schedules.py", "import yaml", 1),
     ],
     "the state machine does no I/O": [
         ("nobroker/state/leases.py", "import os", 1),

@@ -12,6 +12,9 @@ batches.py      jobs that belong together; collecting.py: what is enqueued in a 
 tallies.py      counting members, and ending batches
 chains.py       jobs that wait for others
 watching.py     the usher, which sees to it that batches end and held jobs go on
+recurring.py    recurring tasks; tasks.py: what is said of one; recurring_file.py: in a file
+schedules.py    when they run; scheduler.py: who enqueues them then
+ticks.py        what is written down of them: the only place that knows the layout
 records.py      what the layer writes down for all that: the only place that knows the layout
 handle.py       what one keeps of an enqueued job
 runner.py       one run: from the lease to the result, or what it raised
@@ -40,12 +43,16 @@ from nobroker.app.errors import (
     JobFailedError,
     JobInterrupted,
     JobTimeoutError,
+    MissingExtraError,
+    RecurringError,
     ResultTimeoutError,
+    ScheduleError,
     StepError,
     UnknownJobError,
     UnknownSerializerError,
 )
 from nobroker.app.handle import JobHandle, Progress
+from nobroker.app.recurring import RecurringTask
 from nobroker.app.rules import Discard, Rescue, Retry
 from nobroker.app.steps import Step
 
@@ -67,11 +74,15 @@ __all__ = [
     "JobHandle",
     "JobInterrupted",
     "JobTimeoutError",
+    "MissingExtraError",
     "PreparedJob",
     "Progress",
+    "RecurringError",
+    "RecurringTask",
     "Rescue",
     "ResultTimeoutError",
     "Retry",
+    "ScheduleError",
     "Step",
     "StepError",
     "UnknownJobError",

@@ -20,6 +20,7 @@ from nobroker.app.events import Events
 from nobroker.app.handle import JobHandle
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
+from nobroker.app.recurring import Recurring
 from nobroker.app.rules import seconds_of
 from nobroker.app.runner import Middleware, Runner
 from nobroker.app.serializers import Serializers
@@ -44,7 +45,7 @@ _QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
 _log = logging.getLogger("nobroker.app")
 
 
-class App(Events):
+class App(Events, Recurring):
     """Jobs of one application, and the queue that they travel through.
 
     The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.

@@ -128,6 +128,12 @@ class Enqueuer:
             ]
         )
 
+    def check(self, prepared: PreparedJob) -> None:
+        """Raises:
+        SerializationError: an argument can't be stored.
+        """
+        envelope.seal(self._serializers, prepared.call)
+
     def new_job(self, prepared: PreparedJob, marks: Mapping[str, Any]) -> NewJob:
         """A call as the queue takes it. For the marks see `envelope.seal`."""
         payload = envelope.seal(self._serializers, prepared.call, marks)

@@ -69,5 +69,52 @@ class JobInterrupted(BaseException):
     """
 
 
+class MissingExtraError(NobrokerError, ImportError):
+    """What this needs is not installed; the message says how to install it."""
+
+
+class ScheduleError(NobrokerError, ValueError):
+    """A schedule that can't be read or never fires, or a time zone that there is not.
+
+    Attributes:
+        key: which of the two it is: ``schedule`` or ``timezone``.
+    """
+
+    def __init__(self, message: str, key: str = "schedule") -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class RecurringError(NobrokerError, ValueError):
+    """A recurring task that can't be as it is said.
+
+    Attributes:
+        file: where it is said; None: in code.
+        line: in that file.
+        task: its name, where it has one.
+        key: what of it is wrong, where that is one thing.
+        reason: what is wrong with it.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        task: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        place = [] if file is None else [f"{file}, line {line}" if line is not None else file]
+        place += [] if task is None else [f"task {task!r}"]
+        place += [] if key is None else [key]
+        super().__init__(f"{', '.join(place)}: {reason}" if place else reason)
+        self.file = file
+        self.line = line
+        self.task = task
+        self.key = key
+        self.reason = reason
+
+
 class AbortEnqueue(Exception):
     """Raised by ``before_enqueue`` or ``around_enqueue``: do not enqueue this job."""

@@ -21,6 +21,7 @@ class Events:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._events: dict[str, list[Callable[..., Any]]] = {name: [] for name in EVENTS}
 
     def on_start(self, function: E) -> E:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
-from nobroker.app.records import LANE
+from nobroker.app.records import LANE, TICKS_LANE
 from nobroker.app.rules import Discard, Rescue, Retry, rules_of, seconds_of
 
 DEFAULT_QUEUE: Final = "default"
@@ -129,8 +129,8 @@ def queue_name(what: str, value: Any) -> str:
         raise ValueError(
             f"{what} must have 1 to 100 printable characters, without commas and asterisks, not {value!r}"
         )
-    if value == LANE:
-        raise ValueError(f"{what} is {value!r}, where batches and chains keep records; choose another one")
+    if value in (LANE, TICKS_LANE):
+        raise ValueError(f"{what} is {value!r}, where this library keeps records; choose another one")
     return value
 
 

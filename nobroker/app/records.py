@@ -31,6 +31,8 @@ from nobroker.job import Job, JobState, NewJob
 from nobroker.queue import Queue
 
 LANE: Final = "nobroker.watch"
+TICKS_LANE: Final = "nobroker.recurring"
+"""Of other records, see `ticks`."""
 FAR_S: Final = 36_000 * 86400.0
 """Ninety-eight years: what is delayed for so long is not meant to be reached."""
 _HELD_S: Final = 35_000 * 86400.0

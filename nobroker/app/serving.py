@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nobroker.app.context import JobContext
 from nobroker.app.definition import Definition
+from nobroker.app.scheduler import Scheduler
 from nobroker.app.watching import Usher
 from nobroker.job import Job
 from nobroker.worker import Worker, WorkerStats
@@ -28,6 +30,7 @@ class Service:
         queues: only these; None for all.
         threads: jobs at a time.
         batch: jobs that a thread takes at once; more than 1 is for tiny jobs.
+        scheduler: also enqueue the application's recurring tasks when their time comes.
         once: work off what is due, and what becomes due by that: callbacks of batches, chains; then end.
         max_jobs: end after so many.
         handle_signals: stop at SIGINT and SIGTERM; see `Worker`.
@@ -46,6 +49,7 @@ class Service:
         queues: Iterable[str] | None = None,
         threads: int = 1,
         batch: int = 1,
+        scheduler: bool = True,
         once: bool = False,
         max_jobs: int | None = None,
         handle_signals: bool = True,
@@ -53,6 +57,7 @@ class Service:
     ) -> None:
         self.app = app
         self.usher = Usher(app.queue)
+        self.scheduler = Scheduler(app) if scheduler else None
         self._once = once
         self._max_jobs = max_jobs
         self.worker = Worker(
@@ -79,7 +84,7 @@ class Service:
         app._services.append(self)
         try:
             app._ushers.append(self.usher)
-            with self.usher.beside():
+            with self.usher.beside(), self._scheduling():
                 return self._work()
         finally:
             app._ushers.remove(self.usher)
@@ -88,6 +93,14 @@ class Service:
             app._tell("on_worker_stop")
             app._tell("on_stop")
             app._tell("on_shutdown")
+
+    def _scheduling(self) -> AbstractContextManager[None]:
+        if self.scheduler is None:
+            return nullcontext()
+        if self._once:
+            self.scheduler.look()
+            return nullcontext()
+        return self.scheduler.beside()
 
     def _is_stopping(self) -> bool:
         return self.worker.stopping

@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from nobroker.app import App, DiscoveryError, DuplicateJobError
+from nobroker.app import App, DiscoveryError, DuplicateJobError, MissingExtraError, RecurringError
 from nobroker.app.discovery import applications, discover
 from nobroker.cli.failures import NothingBegun, one_line
 from nobroker.cli.handlers import importable_here
+
+RECURRING = "recurring.yml"
 
 
 def load_application(packages: Sequence[str], chosen: str | None) -> App:
@@ -49,6 +51,23 @@ def load_application(packages: Sequence[str], chosen: str | None) -> App:
             f" nobroker run {named[0]} PACKAGE"
         )
     return found[0]
+
+
+def take_file(app: App, path: str | None) -> None:
+    """Let the application take recurring tasks from a file.
+
+    Args:
+        path: None: recurring.yml of the current directory, where there is one.
+
+    Raises:
+        NothingBegun: there is no such file, or what reads it is not installed.
+    """
+    if path is None and not os.path.isfile(RECURRING):
+        return
+    try:
+        app.recurring_file(path or RECURRING)
+    except (RecurringError, MissingExtraError) as error:
+        raise NothingBegun(one_line(error)) from error
 
 
 def _imported(names: Sequence[str]) -> list[str]:

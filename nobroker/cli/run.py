@@ -41,6 +41,12 @@ _log = logging.getLogger("nobroker.run")
     metavar="N",
     help="Jobs that a thread takes at once, for tiny jobs.  [default: 1]",
 )
+@click.option(
+    "--recurring",
+    metavar="FILE",
+    help="Recurring tasks.  [default: recurring.yml, where there is one]",
+)
+@click.option("--no-scheduler", is_flag=True, help="Enqueue no recurring tasks here.")
 @click.option("--once", is_flag=True, help="Work off what is due, then end.")
 @click.option("--app", "chosen", metavar="MODULE:NAME", help="Which application, where there are several.")
 @click.option("-v", "--verbose", is_flag=True, help="Also show what other libraries log.")
@@ -50,6 +56,8 @@ def cli(
     queues: str | None,
     threads: int,
     batch: int,
+    recurring: str | None,
+    no_scheduler: bool,
     once: bool,
     chosen: str | None,
     verbose: bool,
@@ -67,16 +75,19 @@ def cli(
     imported, a directory that can't be used), 75 start me again.
     """
     from nobroker.app.serving import Service
-    from nobroker.cli.applications import load_application
+    from nobroker.cli.applications import load_application, take_file
     from nobroker.cli.working import log_to_stderr, report, to_the_end
 
     lanes = None if queues is None else _names(queues)
     app = load_application(packages, chosen)
     if log_to_stderr(logging.INFO if verbose else logging.WARNING):
         logging.getLogger("nobroker").setLevel(logging.INFO)
+    take_file(app, recurring)
     _open(app, settings)
     try:
-        service = Service(app, queues=lanes, threads=threads, batch=batch, once=once)
+        service = Service(
+            app, queues=lanes, threads=threads, batch=batch, once=once, scheduler=not no_scheduler
+        )
         _announce(app, lanes, threads)
         stats = to_the_end(service.run, "job")
     finally:

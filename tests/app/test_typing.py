@@ -43,6 +43,15 @@ waiting(1, "a")  # error: unused-coroutine
 plain("1")  # error: arg-type
 plain()  # error: call-arg
 
+@app.recurring("@daily", args=[1])
+@app.job
+def daily(day: int) -> str:
+    return str(day)
+
+assert_type(daily.perform_later(1), JobHandle[str])
+daily.perform_later("1")  # error: arg-type
+app.recurring("every 2 hours", plain, name="again", args=[1])
+
 # right calls
 assert_type(plain.perform_later(42, locale="de"), JobHandle[list[str]])
 assert_type(waiting.perform_later(42, "Ann"), JobHandle[float])
@@ -135,5 +144,5 @@ def test_wrong_calls_are_rejected_and_right_ones_are_not(reported: dict[int, lis
         for number, line in enumerate(PROGRAM.splitlines(), 1)
         if (match := re.search(r"# error: ([a-z-]+)$", line))
     }
-    assert len(expected) == 20
+    assert len(expected) == 21
     assert reported == expected

@@ -26,6 +26,8 @@ NOT_FOR: dict[tuple[str, str], str] = {
 }
 CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
+# The extra "schedules".
+SCHEDULES = {"nobroker.app.schedules": {"cronsim"}, "nobroker.app.recurring_file": {"yaml"}}
 LOADERS = ("nobroker.cli", "nobroker.app.discovery", "nobroker.pytest_plugin")
 PURE_IMPORTS = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "enum", "functools",
@@ -143,6 +145,7 @@ def only_declared_dependencies(sources: list[Source]) -> Iterator[str]:
         allowed = CORE_DEPENDENCIES | own | (TERMINAL_DEPENDENCIES if terminal else set())
         if source.module == "nobroker.pytest_plugin":  # loaded by pytest, and by nobody else
             allowed = {"pytest"}
+        allowed = allowed | SCHEDULES.get(source.module, set())
         for item in imports(source):
             top = item.name.partition(".")[0]
             if top not in allowed and top not in sys.stdlib_module_names:
