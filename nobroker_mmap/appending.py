@@ -107,9 +107,7 @@ class Appending(Reading):
         """The end of the log, when it can be appended to by what the control page says of it. The caller
         holds the lock. Asking makes the others say it from now on.
         """
-        page = self._page
-        if page is None:
-            return None
+        page = self.control
         words = page.words
         tip = page.tip()
         if tip is None:
@@ -122,8 +120,8 @@ class Appending(Reading):
         """Say what the log ends with, where somebody wants to know. The caller holds the lock and has applied
         all records.
         """
-        page = self._page
-        if page is not None and page.words[ctl.TIP_WANTED]:
+        page = self.control
+        if page.words[ctl.TIP_WANTED]:
             chain = self._chain
             page.say_tip(Tip(chain.cursor, chain.checksum, next_number, reserved, time))
 
@@ -137,9 +135,9 @@ class Appending(Reading):
         Raises:
             StorageError: as `append`.
         """
-        segment = self._chain.newest
+        segment, page = self._chain.newest, self.control
         end = tip.lsn + ((_HEADER + len(head) + len(tail) + 7) & ~7)
-        if end > segment.kept or self._page is None:
+        if end > segment.kept:
             return 0
         self._open_writer()  # a reading that failed may have met the newest segment and no more
         number, lineage = segment.ids
@@ -147,7 +145,7 @@ class Appending(Reading):
             kind, _LAST, head, tail, number, lineage, tip.lsn, self._words[DURABLE], tip.checksum, _TERMINATOR
         )
         self._put(segment, data, tip.lsn, end)
-        self._page.say_tip(Tip(end, checksum, tip.next + numbers, tip.reserved, time))
+        page.say_tip(Tip(end, checksum, tip.next + numbers, tip.reserved, time))
         self._landed(segment, end)
         return end
 

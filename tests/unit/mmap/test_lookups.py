@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nobroker_mmap import control as ctl
 from nobroker_mmap import files
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import CorruptLogError, Restart
@@ -157,6 +158,27 @@ def test_leftovers_of_a_retirement_are_told(
     log.close()
     open_log(tmp_path).close()
     assert sorted(path.name[-5] for path in tmp_path.glob("*.seg")) == ["4"]
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_snapshot_of_what_is_kept_stays(tmp_path: Path, sealed: bool) -> None:
+    log = long(tmp_path)
+    writer = log.begin_snapshot()
+    writer.write("at 4")
+    assert writer.commit()
+    known = log.control.words[ctl.SNAPSHOT]
+    with locked(log):
+        if sealed:
+            log.seal()
+            log.append([part(5)])
+            log.seal()
+        log.retire(log.active_number, {})
+    assert log.control.words[ctl.SNAPSHOT] == (0 if sealed else known)
+    log._release_files()
+    log = open_log(tmp_path, load=False)
+    assert list(log.load_snapshot() or ()) == ([] if sealed else ["at 4"])
+    log.close()
     assert_clean(tmp_path)
 
 

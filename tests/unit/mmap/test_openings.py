@@ -70,6 +70,15 @@ def test_a_reader_is_not_led_into_another_log(tmp_path: Path) -> None:
     assert len(made) == 5
 
 
+def test_a_copy_of_a_segment_in_the_next_place(tmp_path: Path) -> None:
+    small_log(tmp_path, close=True)
+    shutil.copy(segment(tmp_path, 1), segment(tmp_path, 2))
+    with pytest.raises(CorruptLogError, match="says that this is segment 1") as caught:
+        open_log(tmp_path)
+    assert (caught.value.path, caught.value.offset) == (str(segment(tmp_path, 2)), 16)
+    assert content(tmp_path) == expected(6)
+
+
 def test_segments_that_go_away_while_they_are_looked_at(tmp_path: Path) -> None:
     many_segments(tmp_path, 2)
     names = fmt.Names(tmp_path, "q")

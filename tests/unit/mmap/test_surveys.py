@@ -236,6 +236,21 @@ def test_a_lost_header_where_another_lineage_begins(tmp_path: Path, durable: int
     assert keys(tmp_path) == [1, 2, 3, 4], "each once, though some are in both segments"
 
 
+def test_a_lost_header_and_first_record(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for key in range(12):
+        put(log, key, text="x" * 10_000)
+    with locked(log):
+        log.seal()
+    place = log.find(6, 6)[0]
+    assert (place.segment.number, place.offset) == (2, 128)
+    log._release_files()
+    overwrite(segment(tmp_path, 2), 0, bytes(300))
+    report = saved(tmp_path)
+    assert [loss[:2] for loss in lost(report)] == [("q.000002.seg", 128)]
+    assert keys(tmp_path) == [key for key in range(12) if key != 6]
+
+
 def test_all_headers_lost(tmp_path: Path) -> None:
     many_segments(tmp_path, 3)
     for number in (1, 2, 3):

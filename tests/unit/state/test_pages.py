@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -155,6 +156,28 @@ def test_what_is_not_known_stays_so() -> None:
     assert (pages.code(5), pages.token(5), pages.ref(5), pages.lane(5)) == (codes.NONE, 0, 0, "")
     assert not pages.has_own_id(5)
     assert pages.total(codes.DONE) == 0
+
+
+@pytest.mark.parametrize("lane", ["", "a"])
+def test_a_number_that_is_known_again_has_nothing_of_the_job_before(lane: str) -> None:
+    pages = Pages()
+    pages.add(1, 20, codes.DONE, lane)
+    pages.set_tokens(1, 20, 1000)
+    pages.set_own_ids(1, 20)
+    for seq in range(1, 21):
+        pages.set_ref(seq, 7000 + seq)
+    pages.put(3, codes.NONE)
+    pages.fill(5, 9, codes.NONE)
+    gone = (3, *range(5, 10))
+    pages.add(3, 3, codes.READY, "")
+    pages.add(5, 9, codes.READY, "")
+    for seq in range(1, 21):
+        known = seq not in gone
+        assert pages.token(seq) == (1000 + seq if known else 0)
+        assert pages.ref(seq) == (7000 + seq if known else 0)
+        assert pages.has_own_id(seq) == known
+        assert pages.lane(seq) == (lane if known else "")
+    assert (pages.total(codes.DONE, lane), pages.total(codes.READY, "")) == (14, 6)
 
 
 def test_pages_that_were_left_out() -> None:
