@@ -15,10 +15,7 @@ import pytest
 
 from nobroker_mmap import control as ctl
 from nobroker_mmap import files, locking, opening
-from nobroker_mmap import format as fmt
-from nobroker_mmap.control import ControlPage
 from nobroker_mmap.errors import CorruptLogError, LockTimeoutError, QueueClosedError, Restart, StorageError
-from nobroker_mmap.log import Log
 from tests.unit.mmap.harness import (
     assert_clean,
     catch_up,
@@ -214,51 +211,6 @@ def test_a_repair_takes_in_the_segments_that_were_made(
     assert_clean(tmp_path)
 
 
-# -- the control page -------------------------------------------------------------------------------
-
-
-def test_what_a_page_says(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    page = log.control
-    page.suspended, page.careful_until, page.grace_until = 5, 6, 7
-    reader = ControlPage(log.names.lock, read_only=True)
-    assert (reader.suspended, reader.careful_until, reader.grace_until) == (5, 6, 7)
-    for field, name in ((ctl.CAREFUL, "careful_until"), (ctl.GRACE, "grace_until")):
-        page.words[field + ctl.AGAIN] += 2**40
-        assert getattr(reader, name) in (6, 7), "the smaller of the two"
-        page.words[field] += 2**41
-        assert getattr(reader, name) - 2**40 in (6, 7)
-    tip = ctl.Tip(log.position, 1, 2, 3, 4)
-    assert reader.tip() is None
-    page.say_tip(tip)
-    assert reader.tip() == tip
-    page.words[ctl.TIP_NEXT] += 1
-    assert reader.tip() is None, "not as it was said"
-    page.say_tip(tip._replace(lsn=tip.lsn + 8))
-    assert reader.tip() is None, "not of the end"
-    assert reader.sound()
-    assert reader.valid(log.boot)
-    page.zero()
-    assert not reader.sound()
-    assert bytes(reader.words[: ctl.CAREFUL + ctl.AGAIN + 1]).strip(b"\0") == b""
-    log._release_files()
-
-
-def test_a_page_that_was_cut_short(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    for size in (0, 1, 4095):
-        path.write_bytes(b"x" * size)
-        with pytest.raises(OSError, match="shorter than a control page"):
-            ControlPage(str(path), read_only=True)
-        assert path.stat().st_size == size
-    page = ControlPage(str(path), read_only=False)
-    assert page.cut_short
-    assert path.stat().st_size == fmt.CONTROL_SIZE
-    assert page.reachable()
-    os.truncate(path, 4095)
-    assert not page.reachable()
-
-
 # -- threads ----------------------------------------------------------------------------------------
 
 
@@ -358,63 +310,3 @@ def test_no_reader_of_what_is_not_there(tmp_path: Path) -> None:
     for read_only in (True, False):
         with pytest.raises(StorageError, match=r"cannot be (read|opened)"):
             open_log(tmp_path / "file", read_only=read_only)
-
-
-# -- forks ------------------------------------------------------------------------------------------
-
-
-def as_child(log: Log) -> None:
-    """As the fork hook does it, in this process."""
-    log.after_fork()
-    assert log.forked
-
-
-def test_a_child_opens_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = open_log(tmp_path, fsync=True)
-    put(log, 1)
-    assert text_of(log, 1) == "v1"
-    before = descriptors()
-    as_child(log)
-    assert log.behind()
-    assert log.lag() == 0
-    log.ensure_reachable()
-    log.wait_durable(10**6)
-    log.unlock()
-    with pytest.raises(Restart):
-        list(log.records())
-    log.after_fork()  # a child of the child
-    for name in ("open_writable", "open_writable"):
-        with monkeypatch.context() as patch:
-            patch.setattr(opening, name, refuse)
-            with pytest.raises(StorageError, match="too many"):
-                log.lock()
-    with pytest.raises(Restart):
-        log.lock()
-    assert not log.forked
-    log.load_snapshot()
-    assert follow(log) == [(1, "v1")]
-    put(log, 2, durable=True)
-    assert descriptors() <= before
-    as_child(log)
-    log.load_snapshot()
-    assert follow(log) == [(1, "v1"), (2, "v2")]
-    assert descriptors() <= before
-    as_child(log)
-    log.close()
-    assert_clean(tmp_path)
-
-
-def test_the_hook_reaches_every_handle(tmp_path: Path) -> None:
-    logs = [open_log(tmp_path, name=name) for name in ("a", "b")]
-    closed = open_log(tmp_path, name="c")
-    closed.close()
-    locking._in_child()
-    for log in logs:
-        assert log.forked
-        with pytest.raises(Restart):
-            log.lock()
-        log.close()
-    assert not closed.forked
-    assert (tmp_path / "a.lock").stat().st_size == fmt.CONTROL_SIZE
-    for name in "abc":
-        assert_clean(tmp_path, name=name)
