@@ -189,12 +189,11 @@ class RowSource:
         if record.type not in self.indexed:
             return
         try:
-            rows = self.rows(record)
+            table.add(record.offset, self.rows(record), moved=record.type in self.moved)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             where = f"segment {record.segment:06d}"
             what = f"the record verifies but does not fit ({error!r})"
             raise damaged(where, record.offset, what) from error
-        table.add(record.offset, rows, moved=record.type in self.moved)
 
     def scan(self, segment: Segment) -> Table:
         """The rows of a segment from its records, up to its end or to where it is damaged."""

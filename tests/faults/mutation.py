@@ -223,7 +223,7 @@ def _try(
     for test in tests:
         work, waited = survey.seconds[test]
         signal.setitimer(signal.ITIMER_PROF, 5 + 5 * work)
-        signal.setitimer(signal.ITIMER_REAL, 30 + 5 * waited)
+        signal.setitimer(signal.ITIMER_REAL, 20 + 10 * work + min(waited, 20))
         _run(session, test)
         if session.testsfailed:
             return 1

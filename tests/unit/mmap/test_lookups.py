@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from nobroker_mmap import control as ctl
@@ -224,6 +225,18 @@ def test_rows_that_an_application_does_not_find(tmp_path: Path) -> None:
     with pytest.raises(CorruptLogError, match="does not fit"):
         follow(log)
     log.close()
+
+
+@pytest.mark.parametrize("first, count", [(1, 200_000), (-1, 1), (2**64 - 1, "many")])
+def test_rows_that_cannot_be(tmp_path: Path, first: int, count: int | str) -> None:
+    log = open_log(tmp_path)
+    with locked(log):
+        log.append([(PUT, 0, msgpack.packb({"s": first, "n": count}), b"\x90", [])])
+    log._release_files()
+    reader = open_log(tmp_path, read_only=True)
+    assert follow(reader) == []
+    assert "does not fit" in str(reader.damage)
+    reader.close()
 
 
 def test_a_retirement_that_names_no_segment(tmp_path: Path) -> None:

@@ -87,3 +87,17 @@ def test_a_row_of_more_keys_than_fit_is_told_in_several() -> None:
     assert table.row_of(70_000) == (128, 69_999)
     assert table.packed().row_of(65_536) == (128, 65_535)
     assert table.row_of(70_001) is None
+    table = Table()
+    table.add(128, [(1, 0, 0xFFFF), (0x10000, 5, 0xFFFF), (0x20000, 7, 3)], moved=True)
+    assert table.moved_rows() == [(1, 0, 0xFFFF), (0x10000, 5, 0xFFFF), (0x20000, 7, 3)]
+
+
+def test_bounds() -> None:
+    table = Table()
+    assert table.bounds(moved=False) == table.bounds(moved=True) == (0, -1)
+    for offset, first, count in ((128, 10, 4), (136, 20, 7), (144, 40, 2)):
+        table.add(offset, [(first, 0, count)], moved=False)
+        table.add(offset, [(first - 5, 0, 60 - first)], moved=True)
+        assert table.bounds(moved=False) == (10, first + count - 1)
+        assert table.bounds(moved=True) == (5, 54)
+    assert table.packed().bounds(moved=True) == (5, 54)

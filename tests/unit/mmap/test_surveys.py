@@ -29,12 +29,14 @@ from tests.unit.mmap.harness import (
     segment,
     small_log,
 )
-from tests.unit.mmap.test_handles import refuse
+from tests.unit.mmap.test_handles import descriptors, refuse
 from tests.unit.mmap.test_moments import long
 
 
 def saved(directory: Path, boot_id: str = "boot-1") -> SalvageReport:
+    before = descriptors()
     report = salvage(directory, "q", boot_id=boot_id)
+    assert descriptors() == before
     assert_clean(directory, boot_id=boot_id)
     return report
 
