@@ -156,7 +156,7 @@ def test_record_heads(trial: Trial, tmp_path: Path) -> None:
         whole = known_records(directory)
         own = [record for record in whole if record.type >= fmt.FIRST_APPLICATION_TYPE]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _, rng in trial.rounds(900):
+        for _, rng in trial.rounds(450):
             state = begun(own, rng)
             for _ in range(100):
                 record = rng.choice(whole)

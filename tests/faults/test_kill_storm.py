@@ -24,7 +24,7 @@ from tests.faults.trial import Trial
 STORM = Path(__file__).with_name("storm.py")
 COMPACTOR = ["-m", "nobroker"]
 WATCH = "compact --watch"
-KILLS = 100
+KILLS = 60
 PLACES = (("produce",), ("threads", "forks"), ("forks", "handlers"), ("compact", "produce", "threads"))
 """Which roles the processes that run at one time take, one after the other."""
 KILLS_BESIDE_A_COMPACTOR = 10
