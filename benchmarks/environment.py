@@ -15,6 +15,12 @@ REQUIREMENTS = HERE / "requirements.txt"
 VENV = HERE / ".venv"
 OLD = "nobroker==0.1.2"
 FAST_JSON = "orjson>=3.9"
+QUEBEC = "quebec==0.4.2"  # not for every platform, and the others are to be had all the same
+FOLDERS = {
+    "old": ("nobroker-0.1.2", OLD),
+    "this+json": ("orjson", FAST_JSON),
+    "quebec": ("quebec", QUEBEC),
+}
 DEBIAN_PACKAGES = ("redis-server", "postgresql", "strace")
 
 
@@ -23,19 +29,16 @@ class Environment:
     """Where interpreters and packages are; and why what is not there is missing."""
 
     peers_python: Path | None
-    old_path: Path | None
-    fast_json_path: Path | None
+    folders: dict[str, Path]
     reasons: dict[str, str]
 
     def interpreter(self, who: str) -> tuple[Path, tuple[Path, ...]]:
-        """Interpreter and additional import path of "this", "old", "peers", or "this+json"."""
+        """Interpreter and additional import path of "this", "old", "peers", "quebec", or "this+json"."""
         own = Path(sys.executable)
         if who == "peers" and self.peers_python:
             return self.peers_python, ()
-        if who == "old" and self.old_path:
-            return own, (self.old_path,)
-        if who == "this+json" and self.fast_json_path:
-            return own, (self.fast_json_path,)
+        if who in self.folders:
+            return own, (self.folders[who],)
         if who == "this":
             return own, ()
         raise LookupError(f"{who}: {self.reasons.get(who, 'not installed')}")
@@ -48,13 +51,13 @@ class Environment:
 def nothing() -> Environment:
     """This project alone."""
     why = "left out on request"
-    return Environment(None, None, None, {"peers": why, "old": why, "this+json": why})
+    return Environment(None, {}, dict.fromkeys(("peers", *FOLDERS), why))
 
 
 def ensure() -> Environment:
     """Make the environment unless it is there and of these requirements; what fails becomes a reason."""
     wanted = hashlib.sha256(
-        f"{sys.version}\n{VENV}\n{OLD}\n{FAST_JSON}\n".encode() + REQUIREMENTS.read_bytes()
+        f"{sys.version}\n{VENV}\n{FOLDERS}\n".encode() + REQUIREMENTS.read_bytes()
     ).hexdigest()
     stamp = VENV / "made-of"
     if not (stamp.is_file() and stamp.read_text() == wanted):
@@ -66,19 +69,16 @@ def ensure() -> Environment:
     python = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if why := step("peers", [[sys.executable, "-m", "venv", VENV], [*pip(python), "-r", REQUIREMENTS]]):
         reasons["peers"] = why
-    folders = {"old": (VENV / "nobroker-0.1.2", OLD), "this+json": (VENV / "orjson", FAST_JSON)}
-    for who, (folder, requirement) in folders.items():
-        command = [*pip(Path(sys.executable)), "--no-deps", "--target", folder, requirement]
+    folders = {}
+    for who, (name, requirement) in FOLDERS.items():
+        command = [*pip(Path(sys.executable)), "--no-deps", "--target", VENV / name, requirement]
         if why := step(who, [command]):
             reasons[who] = why
+        else:
+            folders[who] = VENV / name
     if not reasons:
         stamp.write_text(wanted)
-    return Environment(
-        None if "peers" in reasons else python,
-        None if "old" in reasons else folders["old"][0],
-        None if "this+json" in reasons else folders["this+json"][0],
-        reasons,
-    )
+    return Environment(None if "peers" in reasons else python, folders, reasons)
 
 
 def pip(python: Path) -> list[str | Path]:

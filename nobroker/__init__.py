@@ -7,6 +7,7 @@ from nobroker.backoff import BackoffPolicy
 from nobroker.errors import (
     CompactionError,
     CorruptLogError,
+    JobExistsError,
     JobNotFoundError,
     LockTimeoutError,
     NobrokerError,
@@ -16,22 +17,72 @@ from nobroker.errors import (
     SerializationError,
     StorageError,
 )
-from nobroker.job import Job, JobState
+from nobroker.job import Job, JobState, NewJob
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
 if TYPE_CHECKING:
-    from nobroker.worker import Worker, WorkerStats
+    from nobroker.app import (
+        AbortEnqueue,
+        App,
+        BaseJob,
+        Batch,
+        BatchCounts,
+        BatchFinishedError,
+        Discard,
+        DiscoveryError,
+        DuplicateJobError,
+        JobCancelledError,
+        JobContext,
+        JobFailedError,
+        JobHandle,
+        JobInterrupted,
+        JobTimeoutError,
+        MissingExtraError,
+        RecurringError,
+        RecurringTask,
+        Rescue,
+        ResultTimeoutError,
+        Retry,
+        ScheduleError,
+        Step,
+        StepError,
+        UnknownJobError,
+        after,
+        chain,
+        current_job,
+    )
+    from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
+    "AbortEnqueue",
+    "App",
     "BackoffPolicy",
+    "BaseJob",
+    "Batch",
+    "BatchCounts",
+    "BatchFinishedError",
     "CompactionError",
     "CompactionResult",
     "CorruptLogError",
+    "Dead",
+    "Discard",
+    "DiscoveryError",
+    "DuplicateJobError",
+    "Failed",
     "Job",
+    "JobCancelledError",
+    "JobContext",
+    "JobExistsError",
+    "JobFailedError",
+    "JobHandle",
+    "JobInterrupted",
     "JobNotFoundError",
     "JobState",
+    "JobTimeoutError",
     "LockTimeoutError",
+    "MissingExtraError",
+    "NewJob",
     "NobrokerError",
     "NotLeasedError",
     "Queue",
@@ -39,20 +90,73 @@ __all__ = [
     "QueueFullError",
     "QueueStats",
     "RecoveryReport",
+    "RecurringError",
+    "RecurringTask",
+    "Rescue",
+    "ResultTimeoutError",
+    "Retry",
+    "RetryLater",
+    "ScheduleError",
     "SerializationError",
+    "Step",
+    "StepError",
     "StorageError",
+    "UnknownJobError",
+    "Verdict",
     "Worker",
     "WorkerStats",
     "__version__",
+    "after",
+    "chain",
+    "current_job",
     "drop_queue",
     "list_queues",
 ]
 
 
+_WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
+_APPS = frozenset(
+    {
+        "AbortEnqueue",
+        "App",
+        "BaseJob",
+        "Batch",
+        "BatchCounts",
+        "BatchFinishedError",
+        "Discard",
+        "DiscoveryError",
+        "DuplicateJobError",
+        "JobCancelledError",
+        "JobContext",
+        "JobFailedError",
+        "JobHandle",
+        "JobInterrupted",
+        "JobTimeoutError",
+        "MissingExtraError",
+        "RecurringError",
+        "RecurringTask",
+        "Rescue",
+        "ResultTimeoutError",
+        "Retry",
+        "ScheduleError",
+        "Step",
+        "StepError",
+        "UnknownJobError",
+        "after",
+        "chain",
+        "current_job",
+    }
+)
+
+
 def __getattr__(name: str) -> Any:
-    """The worker is loaded when it is asked for: programs that only enqueue start faster."""
-    if name in ("Worker", "WorkerStats"):
+    """The worker and the job layer are loaded when asked for: programs that only enqueue start faster."""
+    if name in _WORKERS:
         from nobroker import worker
 
         return getattr(worker, name)
+    if name in _APPS:
+        from nobroker import app
+
+        return getattr(app, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

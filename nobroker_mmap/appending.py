@@ -4,7 +4,8 @@ Invariants
 - Bytes are written before `appended` says so, and synced before `durable` does.
 - One call appends one group with one write; it counts as a whole or not at all.
 - A rotation syncs the sealed segment, then lets the next one appear, then tells the others.
-- After a write that failed nothing of it can be seen, or the error says that this is not known.
+- After a write that failed nothing of it can be seen, whatever happens then, or the error says that this is
+  not known.
 """
 
 from collections.abc import Sequence
@@ -212,12 +213,20 @@ class Appending(Reading):
     def _write_failed(
         self, error: OSError, fd: int, segment: Segment, offset: int, size: int
     ) -> StorageError:
-        """Make sure that nothing of a failed write can be seen, and say whether that worked."""
+        """Make sure that nothing of a failed write can be seen, not after a power cut either, and say whether
+        that worked.
+        """
         outcome: Any = "not written"
         try:
             files.zero_range(fd, offset, offset + size)
         except OSError:
             outcome = "unknown"
+        else:
+            try:
+                files.sync_data(fd)
+            except OSError as failed:
+                self._words[POISON] = ctl.YES
+                return commit.sync_failed(segment.path, failed)
         return StorageError(
             f"{segment.path}: the write failed: {error}; free some space or look after the disk, then"
             " try again",

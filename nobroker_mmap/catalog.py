@@ -8,7 +8,7 @@ import os
 
 from nobroker_mmap import files, locking
 from nobroker_mmap import format as fmt
-from nobroker_mmap.errors import LockTimeoutError, StorageError, because
+from nobroker_mmap.errors import LockTimeoutError, StorageError, because, not_opened
 
 
 def list_logs(directory: str) -> list[str]:
@@ -34,7 +34,11 @@ def refuse_other_case(directory: str, name: str, *, read_only: bool) -> None:
         ValueError: there is a log whose name differs only in case.
         StorageError: the directory cannot be read, or (read-only) is not there.
     """
-    if read_only and files.is_regular(directory) is None:
+    try:
+        missing = read_only and files.is_regular(directory) is None
+    except OSError as error:
+        raise not_opened(directory, error) from error
+    if missing:
         raise StorageError(f"{directory}: there is no queue {name!r} here", path=directory)
     for other in list_logs(directory):
         if other != name and other.lower() == name.lower():

@@ -33,10 +33,10 @@ def salvage(
         CorruptLogError: there is nothing to begin from.
     """
     names = fmt.Names(directory, fmt.validate_name(name))
-    if not numbered_files(names)["seg"]:
-        raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
     held: list[int] = []
     try:
+        if not numbered_files(names)["seg"]:
+            raise StorageError(f"{directory}: there is no queue {name!r} here", path=str(directory))
         for path in (names.lock, names.openers):
             fd = files.open_or_create(path)
             held.append(fd)

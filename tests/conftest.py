@@ -1,6 +1,7 @@
 """What every test gets: this checkout on the path of child processes, and repeatable examples."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 # A queue directory set for daily work is no place for tests.
 os.environ.pop("NOBROKER_DIR", None)
+
+# A shell starts what runs in the background with this signal ignored, and children inherit that; tests that
+# interrupt would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time and no deadline: a busy machine is not a defect.
 settings.register_profile(

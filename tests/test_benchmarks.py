@@ -70,6 +70,15 @@ def test_processes_that_begin_together(tmp_path: Path) -> None:
     ElementTree.parse(tmp_path / "plots" / "throughput-by-processes.svg")
 
 
+@linux
+@pytest.mark.processes
+def test_jobs_are_measured_also_where_the_others_are_missing(tmp_path: Path) -> None:
+    (section,) = run(tmp_path, "jobs")[0]["sections"]
+    assert len(section["bars"]) == 4
+    assert {name.rpartition(" ")[2] for name in section["not judged"]} == {"quebec", "huey"}
+    assert all(value > 0 for figure in section["figures"] for value in figure["values"])
+
+
 def test_a_row_that_fails_is_reported_and_the_others_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     section = Section("fine", "Fine", "how")
     section.at_least(2, "speed", [1, 3, 2.5], "x")

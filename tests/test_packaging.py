@@ -34,7 +34,9 @@ def name_of(requirement: str) -> str:
 
 def test_dependencies_are_the_core_and_the_two_of_the_command_line(project: dict[str, Any]) -> None:
     assert {name_of(r) for r in project["dependencies"]} == CORE_DEPENDENCIES | {"click", "rich"}
-    assert set(project["optional-dependencies"]) == {"test", "dev", "fast"}
+    assert set(project["optional-dependencies"]) == {
+        "test", "faults", "dev", "examples", "fast", "schedules",
+    }  # fmt: skip
     assert project["requires-python"] == ">=3.11"
     assert project["license"] == "MIT"
 
@@ -95,9 +97,38 @@ def test_importing_nobroker_loads_the_declared_core_and_nothing_else() -> None:
     assert loaded <= CORE_DEPENDENCIES | {"nobroker", "nobroker_mmap"}
 
 
+def test_importing_nobroker_loads_neither_worker_nor_jobs() -> None:
+    code = "import nobroker, sys; print(*(name for name in sys.modules if name.startswith('nobroker.')))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "nobroker.queue" in loaded.stdout.split()
+    assert not [
+        n for n in loaded.stdout.split() if n.startswith(("nobroker.app", "nobroker.worker", "nobroker.cli"))
+    ]
+
+
+def test_the_job_layer_loads_nothing_of_others() -> None:
+    loaded = foreign(
+        modules_loaded_by("from nobroker import App; App('nowhere').discover_jobs('nobroker.app')")
+    )
+    assert loaded <= CORE_DEPENDENCIES | {"nobroker", "nobroker_mmap"}
+
+
+def test_every_name_of_the_job_layer_can_be_had() -> None:
+    import nobroker
+
+    assert [name for name in nobroker.__all__ if getattr(nobroker, name, None) is None] == []
+    assert nobroker.App.__module__.startswith("nobroker.app")
+
+
 @pytest.mark.parametrize("package", ["nobroker", "nobroker_mmap.log"])
 def test_an_import_loads_nothing_heavy(package: str) -> None:
     assert not modules_loaded_by(f"import {package}") & HEAVY
+
+
+def test_the_job_layer_loads_what_recurring_tasks_need_when_they_do() -> None:
+    assert not modules_loaded_by("import nobroker.app") & {"cronsim", "yaml", "zoneinfo"}
 
 
 def test_a_heavy_import_would_be_seen() -> None:
@@ -150,5 +181,5 @@ def test_the_source_distribution_holds_all_that_is_needed_to_build_and_test(tmp_
         names = {name.partition("/")[2] for name in archive.getnames()}
     alone = {"pyproject.toml", "make.py", "nobroker_tools.py", "LICENSE", ".ci/run"}
     written = {"README.md", "ARCHITECTURE.md", "CHANGELOG.md"}
-    folders = [*PACKAGES, "tests", "docs", "benchmarks"]
+    folders = [*PACKAGES, "tests", "docs", "benchmarks", "examples"]
     assert alone | written | {file for folder in folders for file in sources(folder)} <= names

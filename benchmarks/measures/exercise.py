@@ -45,6 +45,8 @@ def rates(
         "put": rate(lambda: put(peer.put, singles), seconds),
         "put_batch": rate(lambda: put(peer.put_batch, batch), seconds),
     }
+    if clear := getattr(peer, "clear", None):
+        clear()  # it can only work off everything: that is to be no more than the backlog
     fill(peer, backlog)
     result["take"] = rate(lambda: peer.take(SINGLES), seconds)
     fill(peer, backlog)

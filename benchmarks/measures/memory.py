@@ -35,7 +35,7 @@ def measure(bench: Bench) -> Section:
     found: dict[str, list[dict[str, float]]] = {name: [] for name in MIXES}
     for _ in bench.rounds():
         for name, (_, batched, differs) in MIXES.items():
-            jobs = bench.pick(10_000, 1_000_000 if batched else 100_000)
+            jobs = bench.pick(10_000, 1_000_000 if batched else 50_000)
             found[name].append(one_run(bench, jobs, batched, differs))
     for name, (limit, _, differs) in MIXES.items():
         section.at_most(

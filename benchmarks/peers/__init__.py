@@ -80,14 +80,14 @@ CONTENDERS = (
     ),
     Contender(REDIS, "redis_lists", server="redis", promise="appendfsync always", backlog=40_000),
     Contender(
-        "RQ", "rq_queue", server="redis", promise="on Redis, appendfsync always", backlog=300, taken=100
+        "RQ", "rq_queue", server="redis", promise="on Redis, appendfsync always", backlog=150, taken=100
     ),
     Contender(
         "procrastinate",
         "procrastinate_app",
         server="postgres",
         promise="PostgreSQL as it comes",
-        backlog=300,
+        backlog=150,
         taken=100,
     ),
     Contender("litequeue", "litequeue_queue", promise="SQLite, WAL, synchronous=NORMAL", taken=100),

@@ -38,6 +38,10 @@ class Peer:
 
     take_batch = take
 
+    def clear(self) -> None:
+        with psycopg.connect(self.server) as connection:
+            connection.execute("truncate procrastinate_jobs cascade")
+
     async def drain(self) -> None:
         app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=self.server))
         app.task(name="work")(work)

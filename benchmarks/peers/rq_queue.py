@@ -35,5 +35,8 @@ class Peer:
 
     take_batch = take
 
+    def clear(self) -> None:
+        self.queue.empty()
+
     def close(self) -> None:
         self.client.close()

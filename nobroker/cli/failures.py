@@ -8,10 +8,19 @@ WRONG_USAGE = 2
 NOTHING_THERE = 3
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
+RECYCLE = 75  # EX_TEMPFAIL: ended in good order, and wants to be started again
 
 
 class CommandError(Exception):
     """Something that a person has to put right. Its text is the one line they get to read."""
+
+    code = FAILED
+
+
+class NothingBegun(CommandError):
+    """What was typed, or what it names, can't be used: to start the same again would not help."""
+
+    code = WRONG_USAGE
 
 
 def one_line(error: BaseException) -> str:

@@ -11,6 +11,14 @@ from typing import Any
 from nobroker.cli.failures import CommandError, one_line
 
 
+def importable_here() -> str:
+    """Let modules of the current directory be imported; returns it."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return here
+
+
 def load_handler(spec: str) -> Callable[..., Any]:
     """Return the function that `module:function` names; the current directory is importable.
 
@@ -22,9 +30,7 @@ def load_handler(spec: str) -> Callable[..., Any]:
         raise CommandError(
             f"{spec!r} does not name a handler; write module:function, for example tasks:send_mail"
         )
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    here = importable_here()
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -24,7 +24,10 @@ SCREENFUL = 100
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
 @click.option("--lane", help="Only this lane.")
 def cli(settings: Settings, state: str | None, limit: int | None, lane: str | None) -> None:
-    """Show jobs in the order they were put in; with `--state ready`, in the order they will be delivered."""
+    """Show jobs in the order they were put in; with `--state ready`, in the order they will be delivered.
+
+    Those of the lane `nobroker.watch` are records of batches and chains, which no worker takes.
+    """
     from nobroker.cli import output
 
     screen = limit is None and not settings.json and output.on_terminal()

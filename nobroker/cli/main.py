@@ -24,6 +24,8 @@ COMMANDS = {
     "nack": "nack",
     "cancel": "cancel",
     "work": "work",
+    "run": "run",
+    "recurring": "recurring",
     "stats": "stats",
     "list": "list_jobs",
     "show": "show",
@@ -44,7 +46,8 @@ COMMANDS = {
 }
 
 EPILOG = """\b
-Exit codes: 0 done, 1 an error, 2 wrong usage, 3 nothing there (`lease` on an empty queue).
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 nothing there (`lease` on an empty queue),
+75 start me again (`run`).
 
 \b
 Examples:
@@ -103,8 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after the program's name; those of the process when left out.
 
     Returns:
-        0 done, 1 an error that was said in one line on stderr, 2 wrong usage, 3 nothing there,
-        130 interrupted, 141 when whoever read the output has gone.
+        0 done, 1 an error that was said in one line on stderr, 2 wrong usage, 3 nothing there, 75 `run` is
+        to be started again, 130 interrupted, 141 when whoever read the output has gone.
     """
     _never_fail_to_print()
     try:
@@ -161,7 +164,8 @@ def _invoke(argv: list[str]) -> Any:
 
 
 def _say(error: BaseException) -> int:
-    return _say_text(failures.one_line(error))
+    _say_text(failures.one_line(error))
+    return error.code if isinstance(error, failures.CommandError) else failures.FAILED
 
 
 def _say_text(line: str) -> int:

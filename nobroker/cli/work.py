@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from nobroker.cli.command import command
-from nobroker.cli.failures import CommandError
 from nobroker.cli.settings import Settings
-
-if TYPE_CHECKING:
-    from nobroker import Worker, WorkerStats
-
-COUNTS = ("leased", "succeeded", "failed", "dead", "lost_leases")
 
 
 @command(
@@ -60,6 +54,7 @@ def cli(
     """
     from nobroker import Worker
     from nobroker.cli.handlers import load_handler
+    from nobroker.cli.working import log_to_stderr, report, to_the_end
 
     function = load_handler(handler)
     options: dict[str, Any] = {}
@@ -68,7 +63,7 @@ def cli(
     if keep_done is not None:
         options["keep_done"] = keep_done
     settings.says_all = True
-    _log_to_stderr(logging.INFO if verbose else logging.WARNING)
+    log_to_stderr(logging.INFO if verbose else logging.WARNING)
     with settings.open(**options) as queue:
         worker = Worker(
             queue,
@@ -80,55 +75,4 @@ def cli(
             batch=batch,
             lanes=list(lanes) if lanes else None,
         )
-        _report(settings, _run(worker))
-
-
-def _run(worker: Worker) -> WorkerStats:
-    try:
-        return worker.run()
-    except SystemExit as error:
-        raise CommandError(_ended_by(f"SystemExit({error.code!r})")) from error
-    except (Exception, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        # Raised by the handler, and raised again by the worker once it had ended in good order.
-        raise CommandError(_ended_by(type(error).__name__)) from error
-
-
-def _ended_by(what: str) -> str:
-    return f"the handler raised {what}; its job was nacked and the worker ended"
-
-
-def _report(settings: Settings, stats: WorkerStats) -> None:
-    from nobroker.cli import output
-
-    values = {name: getattr(stats, name) for name in COUNTS}
-    if settings.json:
-        output.document(values)
-    else:
-        print("  ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in values.items()))
-
-
-class _SafeFormatter(logging.Formatter):
-    """One line a message, with nothing in it that a terminal would obey; of an exception, the last line."""
-
-    def formatException(self, ei: Any) -> str:
-        return f"{ei[0].__name__}: {ei[1]}" if ei and ei[0] is not None else ""
-
-    def formatStack(self, stack_info: str) -> str:
-        return ""
-
-    def format(self, record: logging.LogRecord) -> str:
-        from nobroker.cli.text import escape
-
-        return escape(super().format(record).replace("\n", "; "))
-
-
-def _log_to_stderr(level: int) -> None:
-    root = logging.getLogger()
-    if root.handlers:
-        return  # the handler's module has set up a log of its own
-    to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(_SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root.addHandler(to_stderr)
-    root.setLevel(level)
+        report(settings, to_the_end(worker.run, "handler"))

@@ -105,6 +105,19 @@ def _settled(head: Head, tail: int, lsn: int) -> None:
     _spans(head.get("q", []), lsn)
 
 
+def _given_back(head: Head, tail: int, lsn: int) -> None:
+    _spans(head.get("q", []), lsn)
+    if type(head.get("J", b"")) is not bytes:
+        raise ValueError("a state that is not packed")
+
+
+def _rescheduled(head: Head, tail: int, lsn: int) -> None:
+    _spans(head["q"], lsn)
+    _number(head["a"]), _number(head.get("x", 0))
+    if any(type(head.get(key, 0)) is not int for key in "pm") or type(head.get("w", False)) is not bool:
+        raise ValueError("a priority, a number of attempts or a clock that is none")
+
+
 def _cancelled(head: Head, tail: int, lsn: int) -> None:
     _spans(head.get("q", []), lsn)
     _spans(head.get("g", []), lsn)
@@ -130,20 +143,19 @@ _LOOKERS: dict[int, Callable[[Head, int, int], None]] = {
     kinds.MOVE: _moved,
     kinds.LEASE: _leased,
     kinds.CANCEL: _cancelled,
+    kinds.RESCHEDULE: _rescheduled,
     kinds.RETIRE: _retired,
     kinds.PURGE: _purged,
     kinds.RESERVE: _reserved,
     **dict.fromkeys(
         (
             kinds.ACK,
-            kinds.NACK,
-            kinds.RECLAIM,
             kinds.EXTEND,
-            kinds.RELEASE,
             kinds.EXPIRE,
             kinds.REQUEUE,
             kinds.DROP,
         ),
         _settled,
     ),
+    **dict.fromkeys((kinds.NACK, kinds.RECLAIM, kinds.RELEASE), _given_back),
 }

@@ -22,6 +22,7 @@ PAUSE: Final = 28
 PURGE: Final = 29
 RESERVE: Final = 30
 ANCHOR: Final = 31
+RESCHEDULE: Final = 32
 
 NAMES: Final = {
     CLOSE: "close",
@@ -42,4 +43,5 @@ NAMES: Final = {
     PURGE: "purge",
     RESERVE: "reserve",
     ANCHOR: "anchor",
+    RESCHEDULE: "reschedule",
 }

@@ -90,6 +90,15 @@ class ReadyIndex(Waiting):
         if row not in rows:
             rows.add(row)
 
+    def drop_own(self, seq: int) -> None:
+        """Take the row of a waiting job with an entry out: it gets another, perhaps over and over."""
+        entry = self._entries[seq]
+        if self._pages.code(seq) == RETRY_LATER:
+            queue = self.later_wall if entry.wall else self.later
+            queue.discard((entry.avail, seq, None))
+        else:
+            self._lane(entry.lane).discard((-entry.priority, entry.avail, seq, None))
+
     def _lane(self, lane: str) -> SortedList[Row]:
         rows = self.lanes.get(lane)
         if rows is None:
@@ -117,7 +126,11 @@ class ReadyIndex(Waiting):
             avail, seq, run = queue.pop(0)
             if run is None:
                 entry = self._entries.get(seq)
-                if entry is not None and entry.avail == avail and self._pages.code(seq) == RETRY_LATER:
+                if (
+                    entry is not None
+                    and (entry.avail, entry.wall) == (avail, queue is self.later_wall)
+                    and self._pages.code(seq) == RETRY_LATER
+                ):
                     self._pages.put(seq, RETRY)
                     self.add_own(seq, later=False)
                 continue

@@ -18,7 +18,7 @@ from nobroker.state.numbers import pack_words, ranges_of, unpack_words
 from nobroker.state.pages import SIZE, Page
 from nobroker.state.runs import Run
 
-VERSION: Final = 2
+VERSION: Final = 3
 _CHUNK: Final = 1000
 
 

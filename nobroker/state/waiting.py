@@ -45,14 +45,23 @@ class Waiting:
                     seen.add(seq)
                 yield seq
         for queue in (self.later, self.later_wall):
-            for _, _, seq, lane in heapq.merge(
-                *(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)
+            wall = queue is self.later_wall
+            mine = [row for row in queue if lanes is None or self._lane_of(row) in lanes]
+            for _, _, seq, code in heapq.merge(
+                *(_later_keys(avail, seq, run, self._entries, wall) for avail, seq, run in mine)
             ):
-                code = self._pages.code(seq)
-                if code in (DELAYED, RETRY_LATER) and (lanes is None or lane in lanes) and seq not in seen:
+                if code == self._pages.code(seq) and seq not in seen:
                     if code == RETRY_LATER:
                         seen.add(seq)
                     yield seq
+
+    def _lane_of(self, row: tuple[int, int, Run | None]) -> str:
+        """The lane of what is not due yet. Of a row that speaks of nothing any more it does not matter."""
+        _, seq, run = row
+        if run is not None:
+            return run.lane
+        entry = self._entries.get(seq)
+        return "" if entry is None else entry.lane
 
     def oldest(self, lanes: Iterable[str] | None, without: frozenset[int]) -> int | None:
         """When the longest waiting of the due jobs became available, some left out."""
@@ -94,12 +103,13 @@ def _row_keys(row: Row) -> Iterator[Key]:
 
 
 def _later_keys(
-    avail: int, seq: int, run: Run | None, entries: Entries
-) -> Iterator[tuple[int, int, int, str]]:
+    avail: int, seq: int, run: Run | None, entries: Entries, wall: bool
+) -> Iterator[tuple[int, int, int, int]]:
+    """The keys of a row, with the code that its jobs have while it speaks of them."""
     if run is not None:
         for nprio, due, number in run.keys():  # noqa: SIM118
-            yield due, nprio, number, run.lane
+            yield due, nprio, number, DELAYED
         return
     entry = entries.get(seq)
-    if entry is not None and entry.avail == avail:
-        yield avail, -entry.priority, seq, entry.lane
+    if entry is not None and (entry.avail, entry.wall) == (avail, wall):
+        yield avail, -entry.priority, seq, RETRY_LATER

@@ -70,8 +70,11 @@ class Decoded:
     def place_of(self, seq: int) -> int:
         """Index of a job among those the record speaks of."""
         if self._places is None:
-            self._places = {number: index for index, number in enumerate(each(self.head["q"]))}
-        return self._places[seq]
+            self._places = {number: index for index, number in enumerate(each(self.head.get("q", [])))}
+        place = self._places.get(seq)
+        if place is None:
+            raise self.corrupt(f"it says nothing of job number {seq}")
+        return place
 
     def corrupt(self, why: str) -> CorruptLogError:
         return CorruptLogError(

@@ -1,4 +1,4 @@
-"""What a holder says of its jobs: ack, nack, extend, release; and cancel, which others say."""
+"""What a holder says of its jobs: ack, nack, extend, release; and cancel and reschedule, which others say."""
 
 from __future__ import annotations
 
@@ -162,6 +162,7 @@ class Settler:
         error: str | None,
         delay_for: Callable[[int], int],
         dead: bool | None,
+        state: bytes | None,
         many: bool,
     ) -> list[Job]:
         session = self._session
@@ -169,7 +170,10 @@ class Settler:
             found = self._open_only(jobs, many)
             end = session.log.position
             if found.held:
-                end = session.append([self._nack_part(found, error, delay_for, dead, now)])
+                kind, head, tail = self._nack_part(found, error, delay_for, dead, now)
+                if state is not None:
+                    head["J"] = state
+                end = session.append([(kind, head, tail)])
                 session.log.notify()
             answer = self._answer(found, now)
         session.log.wait_durable(end)
@@ -224,18 +228,20 @@ class Settler:
         self._refuse_many(jobs, found)
         return answer
 
-    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]:
+    def release(self, jobs: Sequence[JobRef], delay_us: int, state: bytes | None, many: bool) -> list[Job]:
         session = self._session
         with session.transaction() as now:
             found = self._open_only(jobs, many)
             if found.held:
-                state = session.state
+                leased = session.state.leased
                 avails = [
-                    now + delay_us if delay_us else min(now, state.leased[seq].place(seq))
-                    for seq, _ in found.held
+                    now + delay_us if delay_us else min(now, leased[seq].place(seq)) for seq, _ in found.held
                 ]
+                head: Head = {"t": now, "q": _singles(found), "a": avails}
+                if state is not None:
+                    head["J"] = state
                 flagged = [seq for seq, _ in found.held if self._is_flagged(seq)]
-                parts: list[Part] = [(kinds.RELEASE, {"t": now, "q": _singles(found), "a": avails}, b"")]
+                parts: list[Part] = [(kinds.RELEASE, head, b"")]
                 if flagged:  # cancelled while held: given back means finished
                     keep = now + session.options.keep_done_us
                     parts.append((kinds.CANCEL, {"t": now, "q": ranges_of(flagged), "k": keep}, b""))
@@ -260,6 +266,23 @@ class Settler:
                 end = session.append([(kinds.CANCEL, head, b"")])
             elif code == codes.LEASED:
                 end = session.append([(kinds.CANCEL, {"t": now, "g": [seq, seq]}, b"")])
+            job = self._lookup.job(seq, now)
+        session.log.wait_durable(end)
+        return job
+
+    def reschedule(self, job_id: str, delay_us: int, run_at_us: int | None) -> Job:
+        session = self._session
+        with session.transaction() as now:
+            seq = self._lookup.known(job_id)
+            end = session.log.position
+            if session.state.pages.code(seq) in codes.WAITING:
+                head: Head = {"t": now, "q": [seq, seq], "a": now + delay_us}
+                if run_at_us is not None:
+                    head["a"], head["w"] = run_at_us, True
+                shared = self._lookup.head(seq)
+                head.update((key, shared[key]) for key in "pmx" if key in shared)
+                end = session.append([(kinds.RESCHEDULE, head, b"")])
+                session.log.notify()
             job = self._lookup.job(seq, now)
         session.log.wait_durable(end)
         return job

@@ -6,10 +6,12 @@ import threading
 from queue import Empty
 
 from nobroker.errors import NobrokerError, QueueClosedError
+from nobroker.job import Job
 from nobroker.worker import facts
 from nobroker.worker.calling import Caller
 from nobroker.worker.durability import Durability
 from nobroker.worker.heartbeat import Heartbeat
+from nobroker.worker.outcome import Outcome
 from nobroker.worker.recording import Recorder
 from nobroker.worker.run import Hand, Handler, Note, Place, Post, Run
 from nobroker.worker.slot import Slot
@@ -29,11 +31,12 @@ class Conductor:
         self._heartbeat = Heartbeat(run)
         self._caller = Caller(handler, run.fail)
         self._recorder = Recorder(run, self._durability, last=True)
-        recorder = Recorder(run, self._durability)
-        self._slots = [Slot(run, self._caller, recorder) for _ in range(concurrency)]
+        self._slots_recorder = Recorder(run, self._durability)
+        self._slots = [Slot(run, self._caller, self._slots_recorder) for _ in range(concurrency)]
         run.slots = list[Post](self._slots)
         self._signals = 0
         self._told = False
+        self._left_behind = False  # a handler that may never come back
 
     def conduct(self) -> None:
         facts.started(len(self._slots))
@@ -43,6 +46,43 @@ class Conductor:
         self._durability.close()
         self._caller.close(wait=patient)
         facts.stopped(self._run.stats.to_dict())
+
+    def is_running(self, job: Job) -> bool:
+        with self._run.changed:
+            return self._slot_of(job) is not None
+
+    def abandon(self, job: Job, outcome: Outcome) -> bool:
+        """Record what became of a running job, and count its slot as ended; see `Worker.abandon`."""
+        hand = Hand()
+        with self._run.changed:
+            slot = self._slot_of(job)
+            if slot is None:
+                return False
+            held, slot.hand.running = slot.hand.running, None  # so that the slot, if it comes back, sees it
+            self._left_behind = True
+            _hand_over(slot.hand, self._run.desk, running=False)
+            if held is not None and outcome.error is None:
+                hand.done.append((held, outcome.value))
+            else:
+                hand.running = held
+        try:
+            if outcome.error is None:
+                self._slots_recorder.settle(hand, more=False)
+            else:
+                self._slots_recorder.fail(hand, outcome.error)
+        finally:
+            with self._run.changed:
+                slot.place = Place.ENDED  # not before: the run waits for what is being recorded
+                self._run.changed.notify_all()
+            self._run.mailbox.put(Note.SLOT_ENDED)
+        return True
+
+    def _slot_of(self, job: Job) -> Slot | None:
+        for slot in self._slots:
+            running = slot.hand.running if slot.place is Place.HANDLER else None
+            if running is not None and _lease_of(running.job) == _lease_of(job):
+                return slot
+        return None
 
     def _start(self) -> None:
         # Daemons, so that a handler that hangs does not keep the process.
@@ -65,13 +105,13 @@ class Conductor:
         """Wait for the slots to end.
 
         Returns:
-            False when some were left behind, because a second signal came.
+            False when some were left behind: a second signal came, or a handler was given up.
         """
         while True:
             try:
                 if self._look():
                     self._put_down(self._run.desk)
-                    return True
+                    return not self._left_behind
                 if self._signals > 1:
                     self._let_go()
                     return False
@@ -146,6 +186,10 @@ class Conductor:
             self._run.queue._wake_local()
         except QueueClosedError:
             facts.queue_closed()  # nobody waits in a closed queue
+
+
+def _lease_of(job: Job) -> tuple[int, int | None]:
+    return job.seq, job.lease_token
 
 
 def _hand_over(hand: Hand, desk: Hand, *, running: bool) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
+from nobroker.job import Job
 from nobroker.worker import signals
 from nobroker.worker.conductor import Conductor
+from nobroker.worker.outcome import Outcome
 from nobroker.worker.run import Handler, Note, Run, WorkerStats, WorkQueue
 
 MAX_CONCURRENCY = 1024
@@ -27,7 +29,9 @@ class Worker:
         handler: called with each `Job`, in one of `concurrency` threads. May be ``async def``: then all calls
             run on one event loop, `concurrency` of them at a time. What it returns is stored as the job's
             result, unless it is None; a value that can't be stored is logged and dropped, the job is done
-            all the same. An `Exception` is a failure of the job (`Queue.nack`); `SystemExit`,
+            all the same. An `Exception` is a failure of the job (`Queue.nack`), unless it is a verdict, which
+            says itself what becomes of the job: `RetryLater` (given back, no attempt counted), `Dead` (no
+            further try), `Failed` (a failure with a delay or an end of its own). `SystemExit`,
             `KeyboardInterrupt` and the like also stop the worker and are raised by `run`.
         concurrency: handlers at a time, 1 to 1,024.
         poll_interval: seconds between looks at an empty queue. New jobs wake the worker; this is for when
@@ -43,6 +47,7 @@ class Worker:
 
     Attributes:
         stats: the counts of the present or last run.
+        ended_by: why the last run ended: "idle", "stop", "signal", "closed", "failure"; "" for `max_jobs`.
 
     Raises:
         TypeError: an argument of a wrong type, a bool as a number included.
@@ -80,9 +85,12 @@ class Worker:
         self.batch = _whole("batch", batch, 1, MAX_BATCH)
         self.lanes = None if lanes is None else _lanes(lanes)
         self.stats = WorkerStats()
+        self.ended_by = ""
         self._running = threading.Lock()
         self._stop_asked = False
+        self._stopped = False
         self._run: Run | None = None
+        self._conductor: Conductor | None = None
 
     def __repr__(self) -> str:
         return f"Worker({self.queue!r}, {self.handler!r}, concurrency={self.concurrency}, batch={self.batch})"
@@ -95,6 +103,41 @@ class Worker:
         self._stop_asked = True
         if (run := self._run) is not None:
             run.stop("stop")
+
+    def is_running(self, job: Job) -> bool:
+        """Whether a handler of the present run has this lease of a job in hand."""
+        conductor = self._conductor
+        return conductor is not None and conductor.is_running(job)
+
+    def abandon(self, job: Job, *, error: BaseException | None = None, result: Any = None) -> bool:
+        """Record a running job as ended, although its handler has not come back, and count on the handler's
+        thread no more: `run` does not wait for it, and takes no jobs with it. Whatever it returns or raises
+        later is dropped. Meant for a handler that hangs, in a process that will be replaced.
+
+        Args:
+            job: as the handler got it.
+            error: as if the handler had raised it; a verdict, too. None: it succeeded.
+            result: as if the handler had returned it.
+
+        Returns:
+            Whether the job was running here, under this lease.
+
+        Raises:
+            TypeError: an error that is none.
+        """
+        if error is not None and not isinstance(error, BaseException):
+            raise TypeError(f"error must be an exception, not {type(error).__name__}")
+        conductor = self._conductor
+        return conductor is not None and conductor.abandon(job, Outcome(result, error))
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run was asked to end: by `stop`, a signal, an idle timeout, a closed queue, a failure.
+
+        Handlers that take long may look at it. After the run it stays what it was until the next one begins.
+        """
+        run = self._run
+        return self._stop_asked or (self._stopped if run is None else run.stopping)
 
     def run(self) -> WorkerStats:
         """Work until `stop`, a signal, `max_jobs` or `idle_timeout` ends it, or the queue is closed.
@@ -122,12 +165,14 @@ class Worker:
             self._run = run
             if self._stop_asked:
                 run.stop("stop")
+            self._conductor = Conductor(run, self.handler, self.concurrency)
             catching = signals.caught(lambda: run.mailbox.put(Note.SIGNAL))
             with catching if self.handle_signals else nullcontext():
-                Conductor(run, self.handler, self.concurrency).conduct()
+                self._conductor.conduct()
         finally:
-            self._run = None
-            self._stop_asked = False
+            self._stopped, self._stop_asked = self.stopping, False
+            self.ended_by = "" if self._run is None else self._run.why
+            self._run = self._conductor = None
             self._running.release()
         if run.failure is not None:
             raise run.failure

@@ -138,10 +138,10 @@ class Slot:
                 self.hand.todo.popleft()
 
     def _back_from_handler(self, held: Held, outcome: Outcome) -> bool:
-        """Take the outcome in hand; False when the run has let go of the job."""
+        """Take the outcome in hand; False when the run has let go of the job, or of this slot."""
         hand = self.hand
         with self._run.guard:
-            if not self._run.abandoned:
+            if not self._run.abandoned and hand.running is held:
                 self.place = Place.QUEUE
                 if outcome.error is None:
                     if not hand.done:

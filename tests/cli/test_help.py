@@ -38,6 +38,8 @@ CONTRACT = [
     "check",
     "backup",
     "work",
+    "run",
+    "recurring",
     "bench",
     "demo",
 ]

@@ -250,6 +250,25 @@ class TestListJobs:
         queue.enqueue("now", priority=-5)
         assert [job.payload for job in queue.list_jobs("ready")] == ["now", "soon", "late"]
 
+    def test_ready_of_a_lane_has_what_waits_there_for_any_reason(
+        self, queue: Queue, clock: ManualClock
+    ) -> None:
+        for lane in ("a", "b"):
+            queue.enqueue("failed", lane=lane)
+            [failed] = queue.lease(lanes=[lane])
+            queue.nack(failed, delay=20)
+            queue.enqueue_many(["later", "sooner"], delays=[50, 10], lane=lane)
+            queue.enqueue("dated", run_at=clock.wall_us() / 1e6 + 30, lane=lane)
+            queue.enqueue("due", lane=lane)
+        moved = queue.enqueue("moved", lane="a")
+        queue.reschedule(moved.id, delay=40)
+        order = ["due", "sooner", "failed", "later", "dated"]
+        assert [job.payload for job in queue.list_jobs("ready", lane="b")] == order
+        order.insert(3, "moved")
+        assert [job.payload for job in queue.list_jobs("ready", lane="a")] == order
+        assert [job.payload for job in queue.list_jobs("ready", lane="c")] == []
+        assert len(queue.list_jobs("ready")) == 11
+
     def test_many(self, queue: Queue) -> None:
         queue.enqueue_many(range(1200))
         queue.ack_many(queue.lease(700))

@@ -14,6 +14,7 @@ from nobroker import (
     Job,
     JobNotFoundError,
     LockTimeoutError,
+    NewJob,
     NotLeasedError,
     Queue,
     QueueClosedError,
@@ -101,6 +102,27 @@ class TestCompact:
         queue.compact()
         assert len(queue) == 0
         assert queue.enqueue("again", job_id="k").created
+
+    @pytest.mark.parametrize("step", [-3600, 3600])
+    @pytest.mark.parametrize("leased", [False, True])
+    def test_the_retry_of_a_job_with_a_date_keeps_to_its_delay(
+        self, open_queue: Opener, clock: ManualClock, tmp_path: Path, step: int, leased: bool
+    ) -> None:
+        """Only the first run has a date; whatever is compacted, and read from the log alone."""
+        queue = open_queue()
+        queue.enqueue("dated", run_at=clock.wall_us() / 1e6)
+        job = take(queue)
+        if leased:
+            queue.compact()
+        queue.nack(job, delay=10)
+        queue.compact()
+        clock.step_wall(step)
+        queue = open_queue.scanned("default", tmp_path / "scanned")
+        assert counts(queue) == (0, 1, 0, 0, 0)
+        clock.advance(9)
+        assert queue.lease(1) == []
+        clock.advance(1)
+        assert drain(queue) == ["dated"]
 
     def test_acks_of_forgotten_jobs(self, queue: Queue) -> None:
         queue.enqueue(1)
@@ -202,6 +224,9 @@ class TestClose:
             "requeue_dead": queue.requeue_dead,
             "drop_dead": queue.drop_dead,
             "cancel": lambda: queue.cancel(job.id),
+            "reschedule": lambda: queue.reschedule(job.id),
+            "enqueue_all": lambda: queue.enqueue_all([NewJob(1)]),
+            "stats of some": lambda: queue.stats(seqs=range(5)),
             "pause": queue.pause,
             "resume": queue.resume,
             "paused": lambda: queue.paused,

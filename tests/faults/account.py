@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from nobroker import Job, JobState, NobrokerError, Queue
@@ -38,6 +38,20 @@ class Account:
             self.done.update(keys)
         elif getattr(error, "outcome", "not written") != "not written":
             self.perhaps_done.update(keys)
+
+    def copy(self) -> Account:
+        """As it is now."""
+        return Account(*(set(getattr(self, part.name)) for part in fields(self)))
+
+    def while_becoming(self, later: Account) -> Account:
+        """While the call is under way that leads from this account to a later one: it may have had its
+        effect, or not.
+        """
+        between = self.copy()
+        known = self.there | self.absent | self.unknown
+        between.unknown |= (later.there | later.absent | later.unknown) - known
+        between.perhaps_done |= (later.done | later.perhaps_done) - self.done
+        return between
 
     def compare(self, queue: Queue) -> None:
         """Is the queue as those who used it know it to be?"""

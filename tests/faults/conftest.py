@@ -35,9 +35,9 @@ def trial(request: pytest.FixtureRequest) -> Iterator[Trial]:
         begun.begin = figures.begin_of(name, options.seed)
     request.node.stash[_TRIAL] = begun
     yield begun
-    if begun.long and options.only is None:
-        report = request.node.stash[_REPORTS].get("call")
-        figures.add(begun, "passed" if report is not None and report.passed else "failed")
+    report = request.node.stash[_REPORTS].get("call")
+    if begun.long and options.only is None and report is not None and not report.skipped:
+        figures.add(begun, "passed" if report.passed else "failed")
 
 
 @pytest.fixture

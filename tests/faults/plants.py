@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
+from nobroker.stores.lookup import Lookup
+from nobroker.stores.moving import Mover
 from nobroker.stores.session import Session
-from nobroker_mmap import appending, files
+from nobroker_mmap import appending, files, locking
+from nobroker_mmap.appending import Appending
 from nobroker_mmap.control import ControlPage
 from nobroker_mmap.reading import Reading
+from nobroker_mmap.segment import Segment
 
 
 def no_data_sync() -> None:
@@ -80,6 +85,50 @@ def nothing_reserved() -> None:
     files.preallocate = files.resize
 
 
+def group_without_end() -> None:
+    """The last record of a group does not say that it is the last."""
+    appending._LAST = 0  # type: ignore[misc]
+
+
+def group_that_ends_early() -> None:
+    """Each record of a group says that it is the last, so a part of a group counts."""
+    encode = appending.encode
+    appending.encode = lambda kind, flags, *more: encode(kind, flags | 1, *more)
+
+
+def lock_not_taken() -> None:
+    """Who does not get the lock goes on without it."""
+    real = locking.try_lock
+    locking.try_lock = lambda fd, flags=locking.EXCLUSIVE | locking.NON_BLOCKING: real(fd, flags) or True
+
+
+def lock_released_early() -> None:
+    """The lock is given back just before the group is written."""
+    put = Appending._put
+
+    def after_release(self: Any, *group: Any) -> None:
+        locking.unlock(self._lock_fd)
+        put(self, *group)
+
+    Appending._put = after_release  # type: ignore[method-assign]
+
+
+def sizes_not_looked_at() -> None:
+    """Mapped files are read without a look whether they are still as long as they were."""
+    Segment.read = lambda self, offset, length: self.map()[offset : offset + length]  # type: ignore[method-assign]
+
+
+def token_not_compared() -> None:
+    """Whoever held a job once may end its lease."""
+    resolve = Lookup.resolve
+    Lookup.resolve = lambda self, job: (resolve(self, job)[0], None)  # type: ignore[method-assign]
+
+
+def jobs_dropped() -> None:
+    """Compaction lets jobs go that are still needed."""
+    Mover._may_go = lambda self, seq, code, now: True  # type: ignore[method-assign]
+
+
 PLANTS = {
     plant.__name__: plant
     for plant in (
@@ -92,5 +141,43 @@ PLANTS = {
         failed_sync_forgotten,
         failed_write_left,
         nothing_reserved,
+        group_without_end,
+        group_that_ends_early,
+        lock_not_taken,
+        lock_released_early,
+        sizes_not_looked_at,
+        token_not_compared,
+        jobs_dropped,
     )
 }
+
+PLANTED_IN: tuple[tuple[Any, str], ...] = (
+    (files, "sync_data"),
+    (files, "sync_directory"),
+    (files, "zero_range"),
+    (files, "preallocate"),
+    (appending, "_LAST"),
+    (appending, "encode"),
+    (Session, "_reserve"),
+    (Reading, "ends_closed"),
+    (ControlPage, "valid"),
+    (Mover, "_may_go"),
+)
+"""What has to be put back where a plant is used in the process of the test."""
+
+_PROGRAM = """
+import runpy, sys
+from tests.faults.plants import PLANTS
+PLANTS[{plant!r}]()
+sys.argv[0] = {program!r}
+runpy.{run}({program!r}, run_name="__main__", {more})
+"""
+
+
+def planted_program(where: Path, plant: str, program: Path | str) -> Path:
+    """A program, or a module by its name, with a fault planted before it begins."""
+    module = isinstance(program, str)
+    run, more = ("run_module", "alter_sys=True") if module else ("run_path", "")
+    made = where / f"{plant}.py"
+    made.write_text(_PROGRAM.format(plant=plant, program=str(program), run=run, more=more))
+    return made

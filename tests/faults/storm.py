@@ -8,6 +8,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,47 @@ def notes(directory: str, kind: str, number: str) -> int:
     return os.open(Path(directory) / f"{kind}-{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
+def enqueue_for_ever(queue: Queue, out: int, number: str) -> Iterator[None]:
+    """One by one and in batches; each job is noted, with its sequence number, once its enqueue has
+    returned.
+    """
+    for turn in itertools.count():
+        many = [f"{number}:{turn}:{index}" for index in range(1 + turn % 7)]
+        if len(many) == 1:
+            jobs = [queue.enqueue(many[0], priority=turn % 3)]
+        else:
+            jobs = list(queue.enqueue_many(many, priority=turn % 3))
+        os.write(out, "".join(f"{job.payload} {job.seq}\n" for job in jobs).encode())
+        yield
+
+
+def come_and_go(directory: str, number: str) -> None:
+    """How long it takes to get under way."""
+    opened(directory).close()
+
+
 def produce(directory: str, number: str) -> None:
-    """Enqueue for ever; note each serial number once its enqueue has returned."""
+    """Enqueue, with some regard for those who have to work it off."""
     out = notes(directory, "made", number)
     with opened(directory) as queue:
-        for turn in itertools.count():
-            many = [f"{number}:{turn}:{index}" for index in range(1 + turn % 7)]
-            if len(many) == 1:
-                queue.enqueue(many[0], priority=turn % 3)
-            else:
-                queue.enqueue_many(many, priority=turn % 3)
-            os.write(out, "".join(serial + "\n" for serial in many).encode())
+        for _ in enqueue_for_ever(queue, out, number):
             if queue.stats().ready > 2000:
                 time.sleep(0.02)
+
+
+def hoard(directory: str, number: str) -> None:
+    """Enqueue what nobody works off, and junk between."""
+    out = notes(directory, "made", number)
+    with opened(directory) as queue:
+        for _ in enqueue_for_ever(queue, out, number):
+            queue.enqueue_many([None] * 5, lane="junk")
+
+
+def clear(directory: str, number: str) -> None:
+    """Work the junk off, so that compaction has something to do."""
+    with opened(directory) as queue:
+        while True:
+            queue.ack_many(queue.lease(100, wait=1.0, lanes=["junk"], visibility_timeout=300.0))
 
 
 def work(queue: Queue, out: int, rng: random.Random) -> None:
@@ -115,7 +144,7 @@ def handlers(directory: str, number: str) -> None:
         ).run()
 
 
-ROLES = (produce, threads, forks, compact, handlers)
+ROLES = (come_and_go, produce, hoard, clear, threads, forks, compact, handlers)
 
 if __name__ == "__main__":
     {role.__name__: role for role in ROLES}[sys.argv[1]](*sys.argv[2:])

@@ -51,7 +51,7 @@ def test_each_bit_of_each_record(trial: Trial, tmp_path: Path) -> None:
         segment = open_segment(str(directory / "default.000001.seg"))
         data = bytearray(place.kept["default.000001.seg"])
         places = spans(directory / "default.000001.seg")
-        for number, _ in trial.points(len(places)):
+        for _, number, _ in trial.points(len(places)):
             first, end = places[number]
             whole = parse(bytes(data[first:end]), 0, segment.place, first)
             assert whole is not None
@@ -133,6 +133,7 @@ def test_a_queue_and_a_salvage(trial: Trial, tmp_path: Path) -> None:
         path = directory / "default.000001.seg"
         before = place.answers(read_only=True)
         payloads = {job["seq"]: job["payload"] for job in before[0]}
+        token = max(job["lease_token"] or 0 for job in before[0])
         whole, _ = records(directory, place.clock)
         end = spans(path)[-1][1]
         for number, rng in trial.rounds(250):
@@ -142,7 +143,7 @@ def test_a_queue_and_a_salvage(trial: Trial, tmp_path: Path) -> None:
                 seen = outcome(place.answers)
                 if isinstance(seen, CorruptLogError):
                     assert path.read_bytes() == damaged_bytes, "an opening changed what is damaged"
-                    one_record_at_most(place, whole, payloads)
+                    one_record_at_most(place, whole, payloads, token)
                     trial.count("salvages")
                 else:
                     assert seen == before, f"offset {offset}: other answers without a word"
@@ -150,7 +151,8 @@ def test_a_queue_and_a_salvage(trial: Trial, tmp_path: Path) -> None:
             place.restore()
 
 
-def one_record_at_most(place: Place, whole: Any, payloads: dict[int, Any]) -> None:
+def one_record_at_most(place: Place, whole: Any, payloads: dict[int, Any], token: int) -> None:
+    """A salvage loses that one record, and gives out no number again."""
     report = salvage(place.directory, "default", boot_id=place.clock.boot_id())
     after, damage = records(place.directory, place.clock)
     assert damage is None
@@ -160,7 +162,8 @@ def one_record_at_most(place: Place, whole: Any, payloads: dict[int, Any]) -> No
     with place.queue() as queue:
         for job in queue.list_jobs():
             assert job.payload == payloads[job.seq]
-        queue.enqueue("goes on")
+        assert queue.enqueue("goes on", priority=1000).seq > max(payloads)
+        assert (queue.lease(1)[0].lease_token or 0) > token
         assert [found for found in queue.check() if found.severity == "damage"] == []
 
 

@@ -8,6 +8,7 @@ import itertools
 import shutil
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from xxhash import xxh3_64
@@ -17,11 +18,16 @@ from tests.faults.stores import Place, fill, leave, outcome, scratch
 from tests.faults.trial import Trial
 
 KINDS = ("idx", "snap", "manifest", "lock")
+MOMENTS = 5
 
 
-def stages(root: Path) -> list[Place]:
-    """One queue at several moments, closed and not; a copy that went its own way; another queue."""
+def stages(root: Path, rng: Random | None = None) -> list[Place]:
+    """One queue at several moments, closed and not; a copy that went its own way; another queue. With random
+    numbers, each time of other sizes.
+    """
     found: list[Place] = []
+    jobs = [rng.randint(3, 20) for _ in range(5)] if rng else [6, 12, 18, 12, 12]
+    size = rng.choice([500, 2000, 5000]) if rng else 5000
     live = Place(root / "live")
 
     def moment(place: Place) -> None:
@@ -32,7 +38,7 @@ def stages(root: Path) -> list[Place]:
 
     for turn in range(3):
         queue = live.queue()
-        fill(queue, 6 + 6 * turn, 5000)
+        fill(queue, jobs[turn], size)
         if turn == 2:
             for job in queue.lease(4):
                 queue.ack(job)
@@ -42,11 +48,11 @@ def stages(root: Path) -> list[Place]:
     copy = Place(root / "copy", live.clock)
     shutil.copytree(found[0].directory, copy.directory)
     with copy.queue() as queue:
-        fill(queue, 12, 5000)
+        fill(queue, jobs[3], size)
     moment(copy)
     other = Place(root / "other", live.clock)
     with other.queue() as queue:
-        fill(queue, 12, 5000)
+        fill(queue, jobs[4], size)
     moment(other)
     return found
 
@@ -72,24 +78,33 @@ def lay(place: Place, donor: Place, kinds: tuple[str, ...]) -> None:
 
 
 def test_all_pairs(trial: Trial, tmp_path: Path) -> None:
-    """The log of one moment, each choice of kinds of caches from another, all ordered pairs of moments."""
+    """The log of one moment, each choice of kinds of caches from another, all ordered pairs of moments. Again
+    in long runs, with other queues.
+    """
     with scratch(tmp_path) as root:
-        moments = stages(root)
-        expected = [answers_of_a_scan(place) for place in moments]
+        moments: list[Place] = []
+        expected: list[Any] = []
+        made = -1
         choices = [
             pick for count in range(1, len(KINDS) + 1) for pick in itertools.combinations(KINDS, count)
         ]
         pairs = [
             (log, caches, kinds)
-            for log, caches in itertools.permutations(range(len(moments)), 2)
+            for log, caches in itertools.permutations(range(MOMENTS), 2)
             for kinds in choices
         ]
-        for number, _ in trial.points(len(pairs)):
-            log, caches, kinds = pairs[number]
+        for number, point, _ in trial.points(len(pairs), again=True):
+            if number // len(pairs) != made:
+                made = number // len(pairs)
+                rng = Random(f"{trial.options.seed}/{made}") if made else None
+                moments = stages(root / str(made), rng)
+                expected = [answers_of_a_scan(place) for place in moments]
+                assert len(moments) == MOMENTS
+            log, caches, kinds = pairs[point]
             place = moments[log]
             lay(place, moments[caches], kinds)
-            assert outcome(partial(place.answers, read_only=True)) == expected[log], pairs[number]
-            assert outcome(place.answers) == expected[log], pairs[number]
+            assert outcome(partial(place.answers, read_only=True)) == expected[log], pairs[point]
+            assert outcome(place.answers) == expected[log], pairs[point]
             with place.queue() as queue:
                 queue.enqueue("goes on")
                 assert [found for found in queue.check() if found.severity == "damage"] == []
@@ -114,7 +129,7 @@ def test_versions_to_come(trial: Trial, tmp_path: Path) -> None:
         paths = [path for path in place.files() if path.suffix in (".idx", ".snap")]
         assert {path.suffix for path in paths} == {".idx", ".snap"}
         versions = (0, 2, 3, 2**32, 2**64 - 1)
-        for number, _ in trial.points(len(paths) * len(versions)):
+        for _, number, _ in trial.points(len(paths) * len(versions)):
             path, version = paths[number % len(paths)], versions[number // len(paths)]
             path.write_bytes(sealed(path.read_bytes(), version))
             assert outcome(partial(place.answers, read_only=True)) == expected
@@ -127,7 +142,7 @@ def test_files_of_a_later_version_are_refused_and_left(trial: Trial, tmp_path: P
     with scratch(tmp_path) as root:
         place = stages(root)[0]
         segments = [path for path in place.files() if path.suffix == ".seg"]
-        for number, _ in trial.points(len(segments)):
+        for _, number, _ in trial.points(len(segments)):
             path = segments[number]
             raw = bytearray(path.read_bytes())
             raw[8:10] = (fmt.MAJOR + 1).to_bytes(2, "little")

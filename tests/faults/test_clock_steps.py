@@ -52,9 +52,10 @@ def library() -> Path:
 @pytest.mark.processes
 @pytest.mark.parametrize("step", STEPS)
 def test_a_live_step(trial: Trial, tmp_path: Path, step: str) -> None:
-    """The wall clock of a running process is set; a second handle is opened after it."""
+    """The wall clock of a running process is set; a second handle is opened after it. In long runs, after the
+    first round, by any step of up to ten days.
+    """
     stamp = tmp_path / "faketime"
-    stamp.write_text("+0\n")
     environment = {
         **os.environ,
         "LD_PRELOAD": str(library()),
@@ -62,7 +63,9 @@ def test_a_live_step(trial: Trial, tmp_path: Path, step: str) -> None:
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
-    for number, _ in trial.points(1):
+    for number, rng in trial.rounds(1):
+        shift = rng.randint(-10 * 86400, 10 * 86400) if number else STEPS[step]
+        stamp.write_text("+0\n")
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(tmp_path / str(number))],
             stdin=subprocess.PIPE,
@@ -73,14 +76,34 @@ def test_a_live_step(trial: Trial, tmp_path: Path, step: str) -> None:
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", process.communicate()
-        stamp.write_text(f"{STEPS[step]:+d}\n")
+        stamp.write_text(f"{shift:+d}\n")
         began = time.monotonic()
         out, complaint = process.communicate("\n", timeout=60)
         assert process.returncode == 0, complaint
         shown, _ = (float(word) for word in out.split())
-        assert abs(shown - STEPS[step]) < 60, "the clock was not stepped"
+        assert abs(shown - shift) < 60, "the clock was not stepped"
         assert time.monotonic() - began < 15
         trial.count("steps")
+
+
+ELSEWHERE = """
+import sys
+from nobroker import Queue
+with Queue(sys.argv[1]) as queue:
+    print(*[job.payload for job in queue.lease(9, visibility_timeout=float(sys.argv[2]))])
+"""
+
+
+def in_another_time(shift: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where the boot clock is shifted by seconds, or skip."""
+    unshare = ["unshare", "-T", "--boottime", str(shift), "--fork"]
+    try:
+        done = subprocess.run([*unshare, *command], capture_output=True, text=True, check=False, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    if "unshare" in done.stderr:
+        pytest.skip(f"no time namespace here: {done.stderr.strip()}")
+    return done
 
 
 @pytest.mark.processes
@@ -88,32 +111,16 @@ def test_a_live_step(trial: Trial, tmp_path: Path, step: str) -> None:
 @pytest.mark.parametrize("shift", [-30, 100_000])
 def test_a_shifted_boot_clock(trial: Trial, tmp_path: Path, shift: int) -> None:
     """A process in a time namespace works with one outside: both measure the same leases."""
-    program = (
-        "import sys; from nobroker import Queue\n"
-        "with Queue(sys.argv[1]) as q:\n"
-        "    print(*[j.payload for j in q.lease(9, visibility_timeout=float(sys.argv[2]))])\n"
-    )
-    with Queue(tmp_path / "q") as queue:
-        queue.enqueue_many(["a", "b"])
-        assert [job.payload for job in queue.lease(1, visibility_timeout=3.0)] == ["a"]
-        command = ["unshare", "-T", "--boottime", str(shift), "--fork", sys.executable, "-c", program]
-        try:
-            done = subprocess.run(
-                [*command, str(tmp_path / "q"), "2.0"],
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-            )
-        except FileNotFoundError:
-            pytest.skip("unshare is not installed")
-        if "unshare" in done.stderr:
-            pytest.skip(f"no time namespace here: {done.stderr.strip()}")
-        assert done.stdout.split() == ["b"], done.stderr
-        assert queue.lease(9) == []
-        assert sorted(job.payload for job in queue.lease(1, wait=10.0) + queue.lease(1, wait=10.0)) == [
-            "a",
-            "b",
-        ]
-        assert queue.check() == []
+    for number, rng in trial.rounds(1):
+        where = tmp_path / str(number)
+        with Queue(where) as queue:
+            queue.enqueue_many(["a", "b"])
+            assert [job.payload for job in queue.lease(1, visibility_timeout=3.0)] == ["a"]
+            by = rng.randint(-60, 10**6) if number else shift
+            done = in_another_time(by, sys.executable, "-c", ELSEWHERE, str(where), "2.0")
+            assert done.stdout.split() == ["b"], done.stderr
+            assert queue.lease(9) == []
+            again = queue.lease(1, wait=10.0) + queue.lease(1, wait=10.0)
+            assert sorted(job.payload for job in again) == ["a", "b"]
+            assert queue.check() == []
         trial.count("namespaces")

@@ -9,13 +9,14 @@ import itertools
 import os
 import random
 import shutil
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from nobroker import NobrokerError, Queue
+from nobroker import NobrokerError, Queue, StorageError
 from nobroker.clock import ManualClock
 from tests.faults.account import Account, key_of
 from tests.faults.book import SEGMENT, Numbered, let_go
@@ -55,31 +56,42 @@ FAULTS = [
 ]
 
 
-class FailingDisk(Recorder):
-    """A disk of which the calls of one kind fail, from the nth one on."""
+class Planted:
+    """A fault at the nth call of its kind, or from there on."""
 
-    def __init__(self, directory: Path, fault: Fault | None, point: int) -> None:
-        super().__init__(directory)
+    def __init__(self, fault: Fault, point: int) -> None:
         self.fault = fault
         self.point = point
         self.calls = 0
+
+    def befalls(self, call: str) -> bool:
+        if self.fault.call != call:
+            return False
+        self.calls += 1
+        return self.calls > self.point if self.fault.lasting else self.calls == self.point + 1
+
+
+class FailingDisk(Recorder):
+    """A disk of which some calls fail."""
+
+    def __init__(self, directory: Path, planted: list[Planted]) -> None:
+        super().__init__(directory)
+        self.planted = planted
         self.over = False
         self.lost_syncs = 0
         """How often a sync of a segment failed."""
 
-    def _may_fail(self, call: str) -> bool:
-        fault = self.fault
-        if self.over or (fault is not None and fault.call != call):
-            return False
-        self.calls += 1
-        if fault is None:
-            return False
-        return self.calls > self.point if fault.lasting else self.calls == self.point + 1
+    def _fault(self, call: str) -> Fault | None:
+        """What befalls this call."""
+        if self.over:
+            return None
+        met = [planted.fault for planted in self.planted if planted.befalls(call)]
+        return met[0] if met else None
 
     def _fail(self, call: str) -> None:
-        if self._may_fail(call):
-            number = self.fault.number if self.fault else 0
-            raise OSError(number, os.strerror(number) + " (planted)")
+        fault = self._fault(call)
+        if fault is not None:
+            raise OSError(fault.number, os.strerror(fault.number) + " (planted)")
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         if flags & os.O_CREAT and not os.path.lexists(path):
@@ -87,11 +99,12 @@ class FailingDisk(Recorder):
         return super().open(path, flags, mode)
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
-        if self._may_fail("write"):
+        fault = self._fault("write")
+        if fault is not None:
             half = memoryview(data)[: len(data) // 2]
-            if self.fault and self.fault.number:  # a part, or all of it, may have been written before
-                super().pwrite(fd, data if self.fault.number == errno.EIO else half, offset)
-                raise OSError(self.fault.number, os.strerror(self.fault.number) + " (planted)")
+            if fault.number:  # a part, or all of it, may have been written before
+                super().pwrite(fd, data if fault.number == errno.EIO else half, offset)
+                raise OSError(fault.number, os.strerror(fault.number) + " (planted)")
             return super().pwrite(fd, half or data, offset)
         return super().pwrite(fd, data, offset)
 
@@ -131,10 +144,13 @@ class Run:
         self.directory = directory
         self.disk = disk
         self.account = Account()
+        self.moments: list[tuple[int, Account]] = [(0, Account())]
+        """How many operations there had been when a call returned, and what was known then."""
         self.clock = ManualClock()
         self.handles: list[Queue | None] = [None, None]
         self.opened_at = [0, 0]
-        self.errors = 0
+        self.failed: list[int] = []
+        """How many operations there had been when a call raised an error."""
         self.keys = (f"job-{number}" for number in itertools.count())
 
     def call(self, which: int, call: Callable[[Queue], Any]) -> tuple[Any, NobrokerError | None]:
@@ -147,7 +163,7 @@ class Run:
                 self.handles[which] = queue
             answer = call(queue)
         except NobrokerError as error:
-            self.errors += 1
+            self.failed.append(self.disk.position)
             return None, error
         if self.disk.lost_syncs > self.opened_at[which]:
             raise AssertionError(f"a handle that was open when a sync failed works on: {answer}")
@@ -158,6 +174,7 @@ class Run:
         jobs = [{"key": key, "pad": "x" * size} for key in keys]
         _, error = self.call(which, lambda queue: queue.enqueue_many(jobs))
         self.account.enqueued(keys, error)
+        self.note()
 
     def work(self, which: int, count: int) -> None:
         held, _ = self.call(which, lambda queue: queue.lease(count))
@@ -165,6 +182,16 @@ class Run:
             keys = [key_of(job) for job in held]
             _, error = self.call(which, lambda queue: queue.ack_many(held))
             self.account.acked(keys, error)
+            self.note()
+
+    def note(self) -> None:
+        self.moments.append((self.disk.position, self.account.copy()))
+
+    def known_at(self, position: int) -> Account:
+        """What was known after so many operations."""
+        index = bisect_right(self.moments, position, key=lambda moment: moment[0]) - 1
+        account = self.moments[index][1]
+        return account.while_becoming(self.moments[min(index + 1, len(self.moments) - 1)][1])
 
     def close(self, which: int) -> None:
         queue, self.handles[which] = self.handles[which], None
@@ -185,27 +212,31 @@ class Run:
         self.enqueue(0, 1, 10)
 
     def after(self, rng: random.Random) -> None:
-        """The disk is well again: everything is opened anew. Then, besides, the power had failed."""
+        """The disk is well again: everything is opened anew. Then, besides, the power had failed, now or at
+        some moment before.
+        """
         disk = self.disk
         disk.over = True
         for queue in self.handles:
             if queue is not None:
                 let_go(queue)
         position, calls = disk.position, Numbered()
-        images = [disk.after_least(position), *(disk.after_some(position, rng) for _ in range(2))]
+        cuts = [(position, disk.after_least(position))]
+        before = rng.choice([rng.randrange(position + 1), *self.failed[:5]])
+        cuts += [(at, disk.after_some(at, rng)) for at in (position, before)]
         with Queue(self.directory, clock=self.clock, segment_size=SEGMENT) as queue:
-            self.look(queue)
+            self.look(queue, self.account)
         later = ManualClock()
         later.reboot()
-        for image in images:
+        for at, image in cuts:
             shutil.rmtree(self.directory)
             self.directory.mkdir()
             calls.numbers = image.write(self.directory)
             with installed(calls), Queue(self.directory, clock=later, segment_size=SEGMENT) as queue:
-                self.look(queue)
+                self.look(queue, self.known_at(at))
 
-    def look(self, queue: Queue) -> None:
-        self.account.compare(queue)
+    def look(self, queue: Queue, account: Account) -> None:
+        account.compare(queue)
         job = queue.enqueue({"key": "afterwards"}, priority=9)
         assert queue.lease(1)[0].id == job.id
         queue.ack(job.id)
@@ -213,29 +244,60 @@ class Run:
         assert damage == []
 
 
-def one_run(directory: Path, fault: Fault | None, point: int, rng: random.Random) -> Run:
-    """The workload with a fault at one point."""
+def one_run(directory: Path, planted: list[Planted], rng: random.Random) -> Run:
+    """The workload with some faults."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    run = Run(directory, FailingDisk(directory, fault, point))
+    run = Run(directory, FailingDisk(directory, planted))
     with installed(run.disk):
         run.do()
-        if fault is not None:
-            run.after(rng)
+        run.after(rng)
     return run
 
 
 def fail_everywhere(fault: Fault, trial: Trial, directory: Path) -> None:
-    """Each call of a kind fails in one run."""
+    """Each call of a kind fails in one run. In long runs then, besides, any other call."""
     where = directory / "jobs"
-    points = one_run(where, fault, 10**9, random.Random(0)).disk.calls
+    counted = Planted(fault, 10**9)
+    one_run(where, [counted], random.Random(0))
+    points = counted.calls
     assert points > 2
-    for point, rng in trial.points(points):
-        run = one_run(where, fault, point, rng)
-        trial.count("errors seen", run.errors)
+    for number, point, rng in trial.points(points, again=True):
+        planted = [Planted(fault, point)]
+        if number >= points:
+            planted.append(Planted(rng.choice(FAULTS), rng.randrange(points)))
+            trial.count("pairs of faults")
+        run = one_run(where, planted, rng)
+        trial.count("errors seen", len(run.failed))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_failing_call(fault: Fault, trial: Trial, quick_directory: Path) -> None:
     fail_everywhere(fault, trial, quick_directory)
     print(f"{fault}: {dict(trial.figures)}")
+
+
+def test_what_was_refused_does_not_come_after_a_power_cut(quick_directory: Path) -> None:
+    """The write of an ack fails, and the power right after: the job is there to be worked again."""
+    directory = quick_directory / "jobs"
+    directory.mkdir()
+    disk, clock = FailingDisk(directory, []), ManualClock()
+    with installed(disk):
+        queue = Queue(directory, clock=clock, segment_size=SEGMENT)
+        job = queue.enqueue("work")
+        held = queue.lease(1)
+        disk.planted = [Planted(Fault("write", errno.EIO, False), 0)]
+        with pytest.raises(StorageError) as caught:
+            queue.ack(held[0])
+        assert caught.value.outcome == "not written"
+        let_go(queue)
+    clock.reboot()
+    for attempt in range(30):
+        image = disk.after_some(disk.position, random.Random(attempt))
+        where = quick_directory / str(attempt)
+        where.mkdir()
+        calls = Numbered()
+        calls.numbers = image.write(where)
+        with installed(calls), Queue(where, clock=clock, segment_size=SEGMENT) as again:
+            assert [found.id for found in again.lease(2)] == [job.id]
+            assert [finding for finding in again.check() if finding.severity != "note"] == []

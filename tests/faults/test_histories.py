@@ -46,7 +46,7 @@ def run(directory: Path, seconds: float, seed: float, program: Path = HISTORIAN)
 
 
 def test_eight_processes(trial: Trial, tmp_path: Path) -> None:
-    for number, rng in trial.rounds(1):
+    for number, rng in trial.rounds(1, least=int(60 / SECONDS)):
         with scratch(tmp_path) as directory:
             history = run(directory, SECONDS, rng.random())
             wrong = history.judge()

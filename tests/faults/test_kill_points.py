@@ -67,10 +67,10 @@ def kill_everywhere(scenario: str, trial: Trial, killer: Killer, directory: Path
     where.mkdir()
     calls = killer.calls(scenario, where)
     repair = killer.calls("recover", where)
-    for number, rng in trial.points(len(calls)):
+    for number, point, rng in trial.points(len(calls), again=True):
         where = directory / str(number)
         where.mkdir()
-        if killer.kill(scenario, where, calls[number]):
+        if killer.kill(scenario, where, calls[point]):
             trial.count("kills")
             if trial.long or trial.options.only is not None or number % TWICE == 0:
                 trial.count("kills of the next one", killer.kill("recover", where, rng.choice(repair)))

@@ -113,9 +113,25 @@ def power_cut(directory: Path, image: Path, children: Children, rng: random.Rand
         children.end()
     account, highest = account_of(before, told.lines())
     told.close()
-    unmount(directory / "jobs")
-    mount(["-o", "loop", str(image)], directory / "jobs")
+    mount_anew(image, directory / "jobs")
     return account, highest
+
+
+def mount_anew(image: Path, jobs: Path) -> None:
+    """Unmount, and mount. While somebody else holds a copy of all mounts (`unshare -m`), what was shut down
+    lives on, and a new mount finds it as it is: then again.
+    """
+    end = time.monotonic() + 20
+    while True:
+        unmount(jobs)
+        mount(["-o", "loop", str(image)], jobs)
+        try:
+            (jobs / "probe").touch()
+            (jobs / "probe").unlink()
+            return
+        except OSError:
+            assert time.monotonic() < end, "what was shut down does not go"
+            time.sleep(0.05)
 
 
 def cut_power(trial: Trial, children: Children, where: Path, rounds: int) -> None:
@@ -127,12 +143,12 @@ def cut_power(trial: Trial, children: Children, where: Path, rounds: int) -> Non
     mount(["-o", "loop", str(image)], jobs)
     clock = ManualClock(time.time())
     try:
-        for _, rng in trial.rounds(rounds):
+        for _, rng in trial.rounds(rounds, least=100):
             account, highest = power_cut(directory, image, children, rng)
             clock.reboot()
             with Queue(jobs / "queue", clock=clock, segment_size=SEGMENT) as queue:
                 account.compare(queue)
-                assert queue.enqueue({"key": "new"}).seq > highest
+                assert queue.enqueue({"key": "new"}).seq > highest, "a sequence number was given out again"
                 assert [finding for finding in queue.check() if finding.severity != "note"] == []
             trial.count("acknowledged", len(account.there) + len(account.done))
             trial.count("unknown", len(account.unknown - account.there))

@@ -22,6 +22,8 @@ from tests.faults.workloads import WORKLOADS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX disk")
 STATES = 4_000
+LEAST = 10_000
+"""For each of the workloads, in long runs."""
 CLOSELY = 40
 TWICE = 25
 REMEMBERED = 20_000
@@ -116,7 +118,7 @@ def lose_power(work: str, trial: Trial, directory: Path, states: int) -> Book:
     later.advance(10_000)
     for _ in range(BOOTS):
         later.reboot()
-    for number, rng in trial.rounds(states):
+    for number, rng in trial.rounds(states, least=LEAST):
         at, image = image_of(book.disk, number, rng)
         expected = book.expected(at)
         trial.count("states")

@@ -67,13 +67,13 @@ class HarshMachine(QueueMachine):
 
 
 def test_random_verbs(trial: Trial) -> None:
-    for _, rng in trial.rounds(2):
+    for _, rng in trial.rounds(2, least=500 // SLICE):
         machine = seed(rng.randrange(2**32))(type("Machine", (HarshMachine,), {}))
         run_state_machine_as_test(  # type: ignore[no-untyped-call]
             machine,
             settings=settings(
                 max_examples=SLICE,
-                stateful_step_count=100 if trial.long else STEPS,
+                stateful_step_count=STEPS,
                 deadline=None,
                 database=None,
                 derandomize=False,

@@ -15,6 +15,8 @@ from nobroker import LockTimeoutError, Queue
 from tests.faults.trial import Trial
 
 HOLDER = Path(__file__).with_name("holder.py")
+ROUNDS = 10
+TIMEOUT_S = 0.05
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped here"),
@@ -43,16 +45,16 @@ def go_on(process: subprocess.Popen[str]) -> str:
 
 def test_who_holds_the_lock(trial: Trial, tmp_path: Path) -> None:
     """Others get a typed error that names the process; when it goes on, all go on."""
-    for number, _ in trial.rounds(4):
+    for number, _ in trial.rounds(ROUNDS, least=20):
         directory = tmp_path / str(number)
-        with Queue(directory, lock_timeout=0.2) as queue:
+        with Queue(directory, lock_timeout=TIMEOUT_S) as queue:
             queue.enqueue("before")
             process = start("lock", directory)
             verbs = (
                 partial(queue.enqueue, 1),
                 queue.lease,
                 queue.compact,
-                partial(Queue, directory, lock_timeout=0.2),
+                partial(Queue, directory, lock_timeout=TIMEOUT_S),
             )
             for verb in verbs:
                 with pytest.raises(LockTimeoutError) as caught:
@@ -64,11 +66,12 @@ def test_who_holds_the_lock(trial: Trial, tmp_path: Path) -> None:
             queue.enqueue("after")
             assert {job.payload for job in queue.list_jobs()} == {"before", "held", "after"}
             assert queue.check() == []
+            trial.count("stops")
 
 
 def test_who_holds_a_lease(trial: Trial, tmp_path: Path) -> None:
     """Continued after its lease is over, it can neither ack nor nack nor extend; the new holder can."""
-    for number, _ in trial.rounds(4):
+    for number, _ in trial.rounds(ROUNDS, least=20):
         directory = tmp_path / str(number)
         with Queue(directory) as queue:
             queue.enqueue("work")
@@ -79,3 +82,4 @@ def test_who_holds_a_lease(trial: Trial, tmp_path: Path) -> None:
             queue.ack(jobs[0])
             assert queue.stats().done == 1
             assert queue.check() == []
+            trial.count("stops")

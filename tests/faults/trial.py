@@ -44,17 +44,20 @@ class Trial:
         """Whether this is a long run."""
         return self.options.long_minutes is not None
 
-    def rounds(self, ordinary: int) -> Iterator[tuple[int, random.Random]]:
+    def rounds(self, ordinary: int, *, least: int = 0) -> Iterator[tuple[int, random.Random]]:
         """Round numbers, each with random numbers of its own: `ordinary` of them, or for as long as `--long`
-        says, or the one that `--only` names.
+        says, or the one that `--only` names. All long runs with one seed together do at least `least`,
+        however long that takes.
         """
         if self.options.only is not None:
             yield self._begin(self.options.only)
             return
         started = time.monotonic()
         minutes = self.options.long_minutes
-        number = self.begin if minutes is not None else 0
-        while number < ordinary if minutes is None else time.monotonic() < started + 60 * minutes:
+        end = started + 60 * (minutes or 0.0)
+        number = self.begin if self.long else 0
+        wanted = least if self.long else ordinary
+        while number < wanted or time.monotonic() < end:
             yield self._begin(number)
             number += 1
             self.figures["rounds"] += 1
@@ -62,12 +65,18 @@ class Trial:
             self.seconds = time.monotonic() - started
         self.current = None
 
-    def points(self, count: int) -> Iterator[tuple[int, random.Random]]:
-        """Every point once, also in a long run: for harnesses that are complete."""
+    def points(self, count: int, *, again: bool = False) -> Iterator[tuple[int, int, random.Random]]:
+        """Every point once, for harnesses that are complete: the round, the point, random numbers. `again`: a
+        long run goes through them again and again, with other random numbers.
+        """
+        if again or self.options.only is not None:
+            for number, rng in self.rounds(count, least=count):
+                yield number, number % count, rng
+            return
         started = time.monotonic()
-        for number in range(count) if self.options.only is None else (self.options.only,):
-            yield self._begin(number)
-            self.figures["points"] += 1
+        for number in range(count):
+            yield number, *self._begin(number)
+            self.figures["rounds"] += 1
             self.seconds = time.monotonic() - started
         self.current = None
 

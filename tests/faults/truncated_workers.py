@@ -18,11 +18,20 @@ def main(directory: str, seed: str) -> None:
     reader.list_jobs()
     print("ready", flush=True)
     sys.stdin.readline()
+    acked = 0
+
+    def ack() -> None:
+        nonlocal acked
+        if held:
+            job = held.pop()
+            queue.ack_many([job])
+            acked += job.payload == b"x" * 900
+
     verbs = {
         "enqueue": lambda: queue.enqueue(b"y" * 700),
         "many": lambda: queue.enqueue_many([b"z" * 90] * 40),
         "lease": lambda: held.extend(queue.lease(3)),
-        "ack": lambda: queue.ack_many([held.pop()]) if held else None,
+        "ack": ack,
         "wait": lambda: queue.lease(1, wait=0.01, lanes=["nobody"]),
         "list": queue.list_jobs,
         "stats": queue.stats,
@@ -49,7 +58,7 @@ def main(directory: str, seed: str) -> None:
             typed[type(error).__name__] += 1
         except Exception as error:
             untyped.append(f"{name}: {error!r}")
-    print(json.dumps({"typed": dict(typed), "untyped": untyped, "verbs": 40}), flush=True)
+    print(json.dumps({"typed": dict(typed), "untyped": untyped, "verbs": 40, "acked": acked}), flush=True)
 
 
 if __name__ == "__main__":

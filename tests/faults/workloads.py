@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from unittest import mock
 
 import pytest
 
-from nobroker import Queue, StorageError
+from nobroker import Queue, StorageError, values
 from tests.faults.book import Book, let_go
 from tests.faults.disk import Killed
 
@@ -16,7 +17,12 @@ def _pad(book: Book, size: int = 1500) -> dict[str, str]:
 
 
 def verbs(book: Book) -> None:
-    """Every verb, one process, durable; some rotations."""
+    """Every verb, one process, durable; some rotations. Batches are several records."""
+    with mock.patch.object(values, "BATCH_JOBS", 2):
+        _verbs(book)
+
+
+def _verbs(book: Book) -> None:
     queue = book.open()
     do = book.do
     for turn in range(7):
@@ -46,6 +52,8 @@ def _managing(book: Book, queue: Queue) -> None:
     do(queue, lambda: queue.cancel(held[2].id))
     waiting = queue.list_jobs("ready", limit=1)[0]
     do(queue, lambda: queue.cancel(waiting.id))
+    hastened = queue.list_jobs("ready", limit=1)[0]
+    do(queue, lambda: queue.reschedule(hastened.id, delay=3))
     do(queue, lambda: queue.requeue_dead(held[0].id))
     do(queue, lambda: queue.drop_dead())
     do(queue, lambda: queue.pause())

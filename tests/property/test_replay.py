@@ -40,10 +40,11 @@ verbs = st.one_of(
     st.tuples(st.just("lease"), st.sampled_from([1, 3, 100]), st.sampled_from([2, 60])),
     st.tuples(st.just("ack"), some),
     st.tuples(st.just("result"), one),
-    st.tuples(st.just("nack"), some, st.sampled_from([0, 5]), st.booleans()),
+    st.tuples(st.just("nack"), some, st.sampled_from([0, 5]), st.booleans(), st.sampled_from([None, "n"])),
     st.tuples(st.just("extend"), some),
-    st.tuples(st.just("release"), some),
+    st.tuples(st.just("release"), some, st.sampled_from([None, "r"])),
     st.tuples(st.just("cancel"), one),
+    st.tuples(st.just("reschedule"), one, st.sampled_from([0, 2, 40]), st.booleans()),
     st.tuples(st.just("requeue")),
     st.tuples(st.just("drop")),
     st.tuples(st.just("pause"), st.sampled_from([None, "a"]), st.booleans()),
@@ -105,18 +106,23 @@ class Scribe:
         for job in self.pick([number]):
             self.queue.ack(job, result={"r": 1})
 
-    def _nack(self, numbers: list[int], delay: int, told: bool) -> None:
-        self.queue.nack_many(self.pick(numbers), error="e" if told else None, delay=delay)
+    def _nack(self, numbers: list[int], delay: int, told: bool, state: Any) -> None:
+        self.queue.nack_many(self.pick(numbers), error="e" if told else None, delay=delay, state=state)
 
     def _extend(self, numbers: list[int]) -> None:
         self.queue.extend_many(self.pick(numbers), 30, progress=1, state="s")
 
-    def _release(self, numbers: list[int]) -> None:
-        self.queue.release_many(self.pick(numbers))
+    def _release(self, numbers: list[int], state: Any) -> None:
+        self.queue.release_many(self.pick(numbers), state=state)
 
     def _cancel(self, number: int) -> None:
         if self.ids:
             self.queue.cancel(self.ids[number % len(self.ids)])
+
+    def _reschedule(self, number: int, after: int, dated: bool) -> None:
+        if self.ids:
+            when = {"run_at": self.clock.wall_us() / 1e6 + after} if dated else {"delay": after}
+            self.queue.reschedule(self.ids[number % len(self.ids)], **when)
 
     def _requeue(self) -> None:
         self.queue.requeue_dead()

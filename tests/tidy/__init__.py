@@ -11,6 +11,7 @@ Rule = Callable[[list[Source]], Iterator[str]]
 RULES: dict[str, Rule] = {
     "imports run downwards": imports.imports_run_downwards,
     "no hidden imports": imports.no_hidden_imports,
+    "the job layer uses public names": imports.job_layer_uses_public_names,
     "imports make no circle": imports.imports_make_no_circle,
     "only declared dependencies": imports.only_declared_dependencies,
     "the state machine does no I/O": imports.state_does_no_io,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterator
 
@@ -25,6 +26,9 @@ NOT_FOR: dict[tuple[str, str], str] = {
 }
 CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
+# The extra "schedules".
+SCHEDULES = {"nobroker.app.schedules": {"cronsim"}, "nobroker.app.recurring_file": {"yaml"}}
+LOADERS = ("nobroker.cli", "nobroker.app.discovery", "nobroker.pytest_plugin")
 PURE_IMPORTS = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "enum", "functools",
     "heapq", "itertools", "math", "operator", "sys", "types", "typing", "sortedcontainers",
@@ -71,13 +75,37 @@ def no_hidden_imports(sources: list[Source]) -> Iterator[str]:
     for source in product(sources):
         for line, name in references(source):
             hidden = name == "builtins.__import__" or name == "importlib.import_module"
-            if hidden and not within(source.module, ("nobroker.cli",)):
+            if hidden and not within(source.module, LOADERS):
                 yield at(
                     source,
                     line,
                     f"{name} hides an import",
-                    "an import statement; user code is loaded by the cli",
+                    f"an import statement; user code is loaded by {', '.join(LOADERS)}",
                 )
+
+
+def job_layer_uses_public_names(sources: list[Source]) -> Iterator[str]:
+    """What `nobroker.app` takes from the rest of the package is in `nobroker.__all__`, or a clock."""
+    exports = next((s for s in product(sources) if s.module == "nobroker"), None)
+    public = set() if exports is None else all_of(exports)
+    for source in product(sources):
+        if not within(source.module, ("nobroker.app",)):
+            continue
+        for item in imports(source):
+            if not within(item.name, ("nobroker",)) or within(item.name, ("nobroker.app", "nobroker.clock")):
+                continue
+            name = item.name.rpartition(".")[2]
+            if name not in public or name == item.name:
+                yield at(source, item.line, f"imports {item.name}, which is not public",
+                         "use what nobroker.__all__ has, or make it public")  # fmt: skip
+
+
+def all_of(source: Source) -> set[str]:
+    """The names in `__all__`."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assign) and any(ast.unparse(t) == "__all__" for t in node.targets):
+            return set(ast.literal_eval(node.value))
+    return set()
 
 
 def imports_make_no_circle(sources: list[Source]) -> Iterator[str]:
@@ -115,6 +143,9 @@ def only_declared_dependencies(sources: list[Source]) -> Iterator[str]:
     for source in product(sources):
         terminal = within(source.module, ("nobroker.cli", "nobroker_tools"))
         allowed = CORE_DEPENDENCIES | own | (TERMINAL_DEPENDENCIES if terminal else set())
+        if source.module == "nobroker.pytest_plugin":  # loaded by pytest, and by nobody else
+            allowed = {"pytest"}
+        allowed = allowed | SCHEDULES.get(source.module, set())
         for item in imports(source):
             top = item.name.partition(".")[0]
             if top not in allowed and top not in sys.stdlib_module_names:

@@ -59,12 +59,13 @@ def everything(directory: Path) -> Queue:
     held = {job.payload: job for job in queue.lease(5)}
     queue.ack(held["done"], result=[1, {"x": b"y"}])
     queue.nack(held["retry"], error="no \x1b[31mluck\nat all")
-    queue.nack(held["dead"], error="fatal", dead=True)
+    queue.nack(held["dead"], error="fatal", dead=True, state={"tried": b"1"})
     queue.extend(held["released"], 60, progress=0.5, state={"step": 3})
-    queue.release(held["released"])
+    queue.release(held["released"], state={"step": 4})
     queue.extend(held["held"], 3600)
     queue.enqueue("gone", job_id="gone")
     queue.cancel("gone")
+    queue.reschedule(queue.enqueue("soon", job_id="soon", delay=100).id, delay=9000.25)
     return queue
 
 
@@ -174,8 +175,15 @@ def test_events_are_one_line_per_job(full: Queue) -> None:
         ("released", 0.5, {"step": 3}),
         ("held", None, None),
     ]
-    assert by_event["release"][0]["id"] == "released"
+    assert [from_jsonable(line.get("job_state")) for line in by_event["nack"]] == [None, {"tried": b"1"}]
+    assert (by_event["release"][0]["id"], by_event["release"][0]["job_state"]) == ("released", {"step": 4})
     assert (by_event["cancel"][0]["id"], by_event["cancel"][0]["state"]) == ("gone", "done")
+    (moved,) = by_event["reschedule"]
+    assert (moved["id"], moved["available_at"], moved["wall_clock"]) == (
+        "soon",
+        full.get("soon").available_at,
+        False,
+    )
 
 
 def test_events_know_own_ids_after_a_compaction(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ def test_stop_before_run_holds_for_that_run_only(queue: FakeQueue) -> None:
     worker = Worker(queue, lambda job: None, idle_timeout=0.0)
     worker.stop()
     assert worker.run() == WorkerStats()
+    assert worker.ended_by == "stop"
     assert worker.run() == WorkerStats(leased=1, succeeded=1)
+    assert worker.ended_by == "idle"
 
 
 def test_a_handler_may_stop_its_worker(queue: FakeQueue) -> None:
@@ -133,7 +135,16 @@ def test_a_closed_queue_ends_the_run(queue: FakeQueue) -> None:
 
     closing = in_background(close)
     assert worker.run() == WorkerStats()
+    assert worker.ended_by == "closed"
     closing.join()
+
+
+def test_max_jobs_is_no_reason_of_its_own(queue: FakeQueue) -> None:
+    queue.enqueue(1)
+    queue.enqueue(2)
+    worker = Worker(queue, lambda job: None, max_jobs=1)
+    worker.run()
+    assert worker.ended_by == ""
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
@@ -152,6 +163,7 @@ def test_one_signal_is_a_graceful_stop_and_the_old_handlers_come_back(queue: Fak
 
     thread = in_background(interfere)
     assert worker.run() == WorkerStats(leased=2, succeeded=1)
+    assert worker.ended_by == "signal"
     thread.join()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert queue.states() == {"done": 1, "ready": 2}

@@ -1,4 +1,4 @@
-"""Handles at bad moments: lock files that go and come, processes that fork, systems that refuse."""
+"""Handles at bad moments: lock files that go and come, systems that refuse."""
 
 from __future__ import annotations
 
