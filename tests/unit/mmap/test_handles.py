@@ -307,6 +307,8 @@ def test_no_reader_of_what_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="there is no queue 'q' here"):
             open_log(directory, read_only=True)
     (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="cannot be opened"):
+        open_log(tmp_path / "file" / "deeper", read_only=True)
     for read_only in (True, False):
         with pytest.raises(StorageError, match=r"cannot be (read|opened)"):
             open_log(tmp_path / "file", read_only=read_only)

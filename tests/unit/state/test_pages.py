@@ -180,6 +180,28 @@ def test_a_number_that_is_known_again_has_nothing_of_the_job_before(lane: str) -
     assert (pages.total(codes.DONE, lane), pages.total(codes.READY, "")) == (14, 6)
 
 
+def test_a_tally_counts_each_state() -> None:
+    pages = Pages()
+    pages.add(1, 10, codes.READY, "")
+    pages.add(SIZE - 2, SIZE + 5, codes.DONE, "a")
+    pages.add(7 * SIZE, 7 * SIZE, codes.DEAD, "")
+    for first, last in (
+        (1, 10),
+        (5, SIZE),
+        (0, 8 * SIZE),
+        (SIZE + 6, 7 * SIZE - 1),
+        (4, 4),
+        (9, 8),
+        (1, 2**50),
+    ):
+        counts = pages.tally(first, last)
+        assert len(counts) == codes.COUNT
+        for code in range(1, codes.COUNT):
+            held = [seq for seq in pages.having(code) if first <= seq <= last]
+            assert counts[code] == len(held)
+        assert sum(counts) == max(last - first + 1, 0)
+
+
 def test_pages_that_were_left_out() -> None:
     pages = Pages()
     assert pages.skip_unknown(7) >= 2**62

@@ -228,6 +228,24 @@ def test_what_was_taken_for_nothing_is_put_back() -> None:
     assert list(ready.in_order()) == [5, 21, 22, 20, 10, 11, 12]
 
 
+def test_rows_that_speak_of_nothing_any_more() -> None:
+    ready = index((5, Entry("a", 0, 5, 10)), (6, Entry("a", 0, 5, 11)), (7, Entry("b", 0, 5, 12)), later=True)
+    pages = ready._pages
+    pages.add(20, 22, codes.DELAYED, "b")
+    ready.add_later(delayed_run("b", 0, 5, 0, 20, array("q", [13, 14, 15]), False))
+    assert list(ready.in_order()) == [5, 6, 7, 20, 21, 22]
+    assert list(ready.in_order(("b",))) == [7, 20, 21, 22]
+    del ready._entries[5]
+    ready._entries[6] = ready._entries[6]._replace(wall=True)
+    pages.put(21, codes.DONE)
+    assert list(ready.in_order()) == [7, 20, 22]
+    assert list(ready.in_order(("a",))) == []
+    assert list(ready.in_order(("",))) == []
+    ready.promote(20, 0)
+    assert pages.code(6) == codes.RETRY_LATER, "it waits for the other clock by now"
+    assert [seq for seq, *_ in taken(ready.take(10, None, NOBODY))] == [7, 20, 22]
+
+
 def test_leased_jobs_that_count_as_waiting() -> None:
     ready = index((5, Entry("", 0, 5, 10)), (6, Entry("", 0, 5, 20)))
     ready._pages.put(5, codes.LEASED)
