@@ -293,6 +293,25 @@ def test_one_by_one_from_the_only_lane() -> None:
     ready.add_batch("", 0, 5, 0, 4, 1, 110)
     ready.add_batch("", 2, 5, 0, 5, 1, 120)
     assert [taken(ready.take(1, None, NOBODY))[0][0] for _ in range(2)] == [5, 4]
+    for seq in (6, 8, 9):
+        pages.add(seq, seq, codes.READY, "")
+        ready.add_batch("", 0, 5, 0, seq, 1, 130 + seq)
+    assert [taken(ready.take(1, None, NOBODY)) for _ in range(4)] == [
+        [(6, 136, "", 0)], [(8, 138, "", 0)], [(9, 139, "", 0)], []
+    ]  # fmt: skip
+    own = index((5, Entry("", 0, 5, 10)), (6, Entry("", 0, 5, 11)))
+    assert [taken(own.take(1, None, NOBODY))[0][:2] for _ in range(2)] == [(5, 10), (6, 11)]
+
+
+def test_a_large_batch_is_one_piece() -> None:
+    ready = index()
+    ready._pages.add(1, 200, codes.READY, "")
+    ready.add_batch("", 0, 5, 70, 1, 200, 100)
+    (piece,) = ready.take(150, None, NOBODY)
+    assert piece == Piece([1, 150], 150, "", 0, 5, 70, 100)
+    ready._pages.fill(160, 169, codes.DONE)
+    assert [piece.spans for piece in ready.take(150, None, NOBODY)] == [[151, 159], [170, 200]]
+    assert ready.take(150, None, NOBODY) == []
 
 
 def test_lanes_are_told_apart_by_what_comes_next() -> None:
