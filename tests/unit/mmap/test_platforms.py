@@ -227,6 +227,27 @@ def test_where_there_is_something(tmp_path: Path) -> None:
     assert files.is_regular(str(tmp_path)) is False
 
 
+def test_a_lock_that_is_free_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "lock")
+    holder, waiter = files.open_or_create(path), files.open_or_create(path)
+    assert locking.try_lock(holder)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 20:
+            locking.unlock(holder)
+
+    monkeypatch.setattr(locking.time, "sleep", sleep)
+    locking.acquire(waiter, 60, path, lambda: 0)
+    assert not locking.try_lock(holder)
+    assert len(slept) == 20
+    assert slept == sorted(slept)
+    assert 0 < slept[0] < slept[-1] <= 1e-3
+    os.close(holder)
+    os.close(waiter)
+
+
 def test_a_lock_that_is_free_in_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([False, False, True])
     monkeypatch.setattr(locking, "try_lock", lambda fd: next(answers))
