@@ -66,6 +66,8 @@ def coverage(args: list[str]) -> int:
     measured = [PYTHON, "-m", "coverage"]
     run(*measured, "erase")
     tests = ["tests/unit/mmap", "tests/unit/state", "tests/unit/test_tip.py"]
+    # What other processes do is not seen, and what random tests come by is chance.
+    tests += ["--ignore", "tests/unit/mmap/test_processes.py", "-k", "not runTest"]
     tested = run(*measured, "run", "-m", "pytest", "-n", "auto", "--dist", "worksteal", *tests, *args)
     run(*measured, "combine", "-q")
     return run(*measured, "report") or tested

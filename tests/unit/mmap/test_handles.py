@@ -25,6 +25,7 @@ from tests.unit.mmap.harness import (
     locked,
     open_files,
     open_log,
+    overwrite,
     part,
     put,
     text_of,
@@ -161,6 +162,25 @@ def test_a_repair_that_fails_is_done_later(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr(files, "last_nonzero", refuse)
         with pytest.raises(StorageError, match="cannot be repaired"):
             log.lock()
+    put(log, 2)
+    log.close()
+    assert content(tmp_path) == [(1, "v1"), (2, "v2")]
+    assert_clean(tmp_path)
+
+
+def test_a_repair_cuts_what_nobody_was_told_of(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    put(log, 1)
+    end = log.position + 128
+    with locked(log):
+        log._unfinished = True
+    overwrite(tmp_path / "q.000001.seg", end, b"half a record")
+    assert not log.unproven
+    assert log.lock() is True, "there is news: numbers may be missing"
+    log.unlock()
+    assert log.unproven
+    assert log.recovery.bytes_discarded == 13
+    assert (tmp_path / f"q.000001.{end}.torn").read_bytes() == b"half a record"
     put(log, 2)
     log.close()
     assert content(tmp_path) == [(1, "v1"), (2, "v2")]
@@ -307,6 +327,8 @@ def test_no_reader_of_what_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="there is no queue 'q' here"):
             open_log(directory, read_only=True)
     (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="cannot be opened"):
+        open_log(tmp_path / "file" / "deeper", read_only=True)
     for read_only in (True, False):
         with pytest.raises(StorageError, match=r"cannot be (read|opened)"):
             open_log(tmp_path / "file", read_only=read_only)

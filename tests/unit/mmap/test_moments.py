@@ -72,6 +72,33 @@ def test_an_append_after_others_began_a_segment(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
+def test_zeros_over_a_failed_write_that_are_not_durable_poison_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, peer = open_log(tmp_path), open_log(tmp_path)
+    put(log, 1)
+    write_at = files.write_at
+
+    def failing(fd: int, data: bytes, offset: int) -> None:
+        write_at(fd, data[:100], offset)
+        monkeypatch.setattr(files, "write_at", write_at)
+        no_space()
+
+    with locked(log):
+        monkeypatch.setattr(files, "write_at", failing)
+        monkeypatch.setattr(files, "sync_data", refuse)
+        with pytest.raises(StorageError, match="a sync failed") as caught:
+            log.append([part(2)])
+    monkeypatch.undo()
+    assert caught.value.outcome == "unknown"
+    for handle in (log, peer):
+        with pytest.raises(StorageError, match="open the queue again"):
+            handle.lock()
+        handle.close()
+    assert content(tmp_path) == [(1, "v1")]
+    assert_clean(tmp_path)
+
+
 def test_a_segment_whose_name_may_not_be_durable_poisons_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -333,6 +333,26 @@ def test_a_snapshot_of_what_the_log_has_lost(tmp_path: Path) -> None:
     assert_clean(tmp_path, boot_id="boot-2")
 
 
+@pytest.mark.parametrize("lie", ["checksum", "lsn", "lineage"])
+def test_a_snapshot_that_is_wrong_about_the_end(tmp_path: Path, lie: str) -> None:
+    log = open_log(tmp_path)
+    put(log, 1)
+    put(log, 2)
+    writer = log.begin_snapshot()
+    wrong = getattr(writer._point, lie) + (-80 if lie == "lsn" else 1)
+    writer._point = writer._point._replace(**{lie: wrong})
+    assert writer.commit()
+    log._release_files()
+    for options in ({}, {"read_only": True}):
+        log = open_log(tmp_path, load=False, **options)
+        assert log.load_snapshot() is None
+        assert "the snapshot does not fit the log" in log.recovery.notes
+        assert follow(log) == [(1, "v1"), (2, "v2")]
+        log.close()
+    (tmp_path / "q.snap").unlink()
+    assert_clean(tmp_path)
+
+
 def test_a_page_that_knows_a_later_snapshot(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     put(log, 1)

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import select
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +23,7 @@ from tests.unit.mmap.harness import (
     content,
     keys_of,
     locked,
+    open_files,
     open_log,
     part,
     put,
@@ -191,10 +193,12 @@ def test_a_cache_that_cannot_be_written_leaves_the_old_one(
 ) -> None:
     path, temporary = str(tmp_path / "cache"), str(tmp_path / "temporary")
     files.write_cache(path, temporary, [b"old", b"er"])
+    before = open_files()
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_at", refusing(errno.ENOSPC))
         with pytest.raises(OSError, match="No space"):
             files.write_cache(path, temporary, [b"new"])
+    assert open_files() == before
     assert os.listdir(tmp_path) == ["cache"]
     assert files.read_file(path, 5) == b"older"
     with pytest.raises(OSError, match="more than 4 bytes"):
@@ -221,6 +225,27 @@ def test_where_there_is_something(tmp_path: Path) -> None:
     assert not files.is_fifo(str(path))
     assert files.is_regular(str(tmp_path / "none")) is None
     assert files.is_regular(str(tmp_path)) is False
+
+
+def test_a_lock_that_is_free_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "lock")
+    holder, waiter = files.open_or_create(path), files.open_or_create(path)
+    assert locking.try_lock(holder)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 20:
+            locking.unlock(holder)
+
+    monkeypatch.setattr(locking.time, "sleep", sleep)
+    locking.acquire(waiter, 60, path, lambda: 0)
+    assert not locking.try_lock(holder)
+    assert len(slept) == 20
+    assert slept == sorted(slept)
+    assert 0 < slept[0] < slept[-1] <= 1e-3
+    os.close(holder)
+    os.close(waiter)
 
 
 def test_a_lock_that_is_free_in_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,8 +324,9 @@ def test_waiting_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: 
     else:
         monkeypatch.setattr(os, "mkfifo", refusing(errno.EPERM))
     log = open_log(tmp_path)
-    ticket = log.announce()
+    ticket, begun = log.announce(), time.monotonic()
     assert log.wait(0.01, ticket) is False
+    assert time.monotonic() - begun >= 0.01, "it slept"
     log.wake_local()
     assert log.wait(0.01, ticket) is True
     log.notify()

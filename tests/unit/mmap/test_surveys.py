@@ -37,6 +37,7 @@ def saved(directory: Path, boot_id: str = "boot-1") -> SalvageReport:
     before = descriptors()
     report = salvage(directory, "q", boot_id=boot_id)
     assert descriptors() == before
+    assert report.notes[-1].startswith("the log goes on in a new lineage")
     assert_clean(directory, boot_id=boot_id)
     return report
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nobroker_mmap import locking
 from nobroker_mmap.commit import GroupCommit
 from nobroker_mmap.errors import StorageError
 from nobroker_mmap.wake import Waiters
@@ -113,6 +114,20 @@ def test_what_is_closed_syncs_nothing(tmp_path: Path) -> None:
         commit.run(lambda: False, lambda: synced.append(2))
     assert caught.value.outcome == "unknown"
     assert synced == [1]
+
+
+def test_nobody_waits_for_long_for_the_sync_of_another(tmp_path: Path) -> None:
+    commit, other = GroupCommit(str(tmp_path / "sync")), GroupCommit(str(tmp_path / "sync"))
+    assert locking.try_lock(other._fd)
+    synced: list[int] = []
+    commit.run(lambda: False, lambda: synced.append(1))
+    assert synced == [1]
+    looks = iter([False, False, True])
+    commit.run(lambda: next(looks), lambda: pytest.fail("the other one did it"))
+    assert list(looks) == []
+    locking.unlock(other._fd)
+    commit.close()
+    other.close()
 
 
 def test_no_sync_when_it_was_done_meanwhile(tmp_path: Path) -> None:

@@ -122,6 +122,56 @@ def test_requeued_jobs_begin_anew() -> None:
     assert state.outdated(60) == []
 
 
+def test_what_a_job_says_of_itself_when_it_is_given_back() -> None:
+    state = play(jobs(1, 3), leased(1, 3), (kinds.EXTEND, {"t": 12, "q": [1, 3], "d": 99, "s": [0, 1, 2]}))
+    assert [state.entries[seq].state for seq in (1, 2, 3)] == [1002] * 3
+    play((kinds.NACK, {"t": 13, "q": [1, 1], "a": [13], "J": b"\x80"}), state=state, lsn=2000)
+    play((kinds.RELEASE, {"t": 13, "q": [2, 2], "a": [13], "J": b"\x80"}), state=state, lsn=2001)
+    play((kinds.RELEASE, {"t": 13, "q": [3, 3], "a": [13]}), state=state, lsn=2002)
+    assert [state.entries[seq].state for seq in (1, 2, 3)] == [2000, 2001, 1002]
+
+
+def test_rescheduled_jobs() -> None:
+    again = (kinds.NACK, {"t": 12, "q": [2, 3], "a": [12, 60], "e": [0]})
+    state = play(jobs(1, 5, l="lane", p=2, m=3, x=500), leased(2, 5, p=2, m=3, x=500), again)
+    play((kinds.ACK, {"t": 12, "q": [5, 5]}), state=state)
+    shared = {"p": 2, "m": 3, "x": 500}
+    play((kinds.RESCHEDULE, {"t": 20, "q": [1, 5], "a": 40, **shared}), state=state)
+    waits = [codes.RETRY_LATER] * 3
+    assert states(state, range(1, 6)) == [*waits, codes.LEASED, codes.DONE]
+    assert [state.entries[seq].avail for seq in (1, 2, 3)] == [40] * 3
+    one, two = state.entries[1], state.entries[2]
+    assert (one.lane, one.priority, one.max_attempts, one.expires) == ("lane", 2, 3, 500)
+    assert (one.attempts, two.attempts, two.expires) == (0, 1, 500)
+    assert two.error
+    assert state.never_leased(1)
+    assert list(state.ready.in_order()) == [1, 2, 3]
+    assert state.ready.next_due() == (40, None)
+    play((kinds.RESCHEDULE, {"t": 21, "q": [2, 2], "a": 30, "w": True}), state=state)
+    play((kinds.RESCHEDULE, {"t": 21, "q": [3, 3], "a": 15}), state=state)
+    assert states(state, range(1, 4)) == [codes.RETRY_LATER, codes.RETRY_LATER, codes.RETRY]
+    assert state.ready.next_due() == (40, 30), "the rows of before are gone"
+    assert order(state) == [3]
+    state.ready.promote(39, 30)
+    assert order(state) == [2]
+    state.ready.promote(40, 0)
+    assert order(state) == [1]
+    assert list(state.ready.lanes) in ([], ["lane"])
+
+
+def test_rescheduling_over_and_over_leaves_one_row() -> None:
+    state = play(jobs(1, 1))
+    for at in range(100):
+        play((kinds.RESCHEDULE, {"t": 12, "q": [1, 1], "a": at, "w": at % 3 == 0}), state=state)
+    rows = [*state.ready.later, *state.ready.later_wall, *state.ready.lanes.get("", ())]
+    assert len([row for row in rows if row[-1] is None]) == 1
+    plain = state.entries[1]
+    assert (plain.lane, plain.priority, plain.max_attempts, plain.expires) == ("", 0, 5, 0)
+    state.ready.promote(99, 99)
+    assert order(state) == [1]
+    assert order(state) == []
+
+
 def test_cancelled_jobs() -> None:
     state = play(jobs(1, 4, l="lane"), leased(1, 1), leased(3, 3, token=60))
     play((kinds.NACK, {"t": 15, "q": [3, 3], "a": [90]}), state=state)

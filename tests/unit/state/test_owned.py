@@ -93,3 +93,33 @@ def test_hashes_of_many_are_those_of_each() -> None:
     assert id_digests(ids) == [id_digest(job_id) for job_id in ids]
     ids.append("\ud800")
     assert id_digests(ids) == [id_digest(job_id) for job_id in ids]
+
+
+def test_ids_one_by_one_and_in_bulk() -> None:
+    ids = OwnIds()
+    assert (bool(ids), ids.find(7)) == (False, ())
+    assert ids.all_new([7, 8])
+    assert not ids.all_new([7, 7])
+    assert not ids.all_new([7, KEPT + 1 + 7]), "the same in what is kept of them"
+    ids.add(7, 1)
+    ids.add(7, 1)
+    assert ids.find(7) == (1,)
+    assert not ids.all_new([6, 7])
+    ids.add_all([6, 7, 8], 10)
+    ids.add_all([6, 7, 8], 10)
+    ids.add(7, 12)
+    assert [ids.find(digest) for digest in (6, 7, 8)] == [(10,), (1, 11, 12), (12,)]
+    pieces = list(ids.capture())
+    again = OwnIds()
+    for keys, seqs in pieces:
+        again.restore(keys, seqs)
+    assert [again.find(digest) for digest in (6, 7, 8)] == [(10,), (1, 11, 12), (12,)]
+    again.restore([9], [13])
+    again.restore([9, 9], [14, 15])
+    assert again.find(9) == (13, 14, 15)
+    ids.forget([7, 6, 99], lambda seq: int(seq != 1 and seq != 10))
+    assert [ids.find(digest) for digest in (6, 7, 8)] == [(), (11, 12), (12,)]
+    ids.forget([7], lambda seq: int(seq == 12))
+    assert ids.find(7) == (12,)
+    ids.forget([7, 8], lambda seq: 0)
+    assert not ids

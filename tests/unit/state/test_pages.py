@@ -166,8 +166,14 @@ def test_a_number_that_is_known_again_has_nothing_of_the_job_before(lane: str) -
     pages.set_own_ids(1, 20)
     for seq in range(1, 21):
         pages.set_ref(seq, 7000 + seq)
+    pages.add(30, 31, codes.READY, "")
     pages.put(3, codes.NONE)
     pages.fill(5, 9, codes.NONE)
+    bare = Pages()
+    bare.add(1, 9, codes.READY, "")
+    bare.put(3, codes.NONE)
+    bare.fill(5, 6, codes.NONE)
+    assert [seq for seq in range(1, 10) if bare.code(seq)] == [1, 2, 4, 7, 8, 9]
     gone = (3, *range(5, 10))
     pages.add(3, 3, codes.READY, "")
     pages.add(5, 9, codes.READY, "")
@@ -177,7 +183,29 @@ def test_a_number_that_is_known_again_has_nothing_of_the_job_before(lane: str) -
         assert pages.ref(seq) == (7000 + seq if known else 0)
         assert pages.has_own_id(seq) == known
         assert pages.lane(seq) == (lane if known else "")
-    assert (pages.total(codes.DONE, lane), pages.total(codes.READY, "")) == (14, 6)
+    assert (pages.total(codes.DONE, lane), pages.total(codes.READY, "")) == (14, 8)
+
+
+def test_a_tally_counts_each_state() -> None:
+    pages = Pages()
+    pages.add(1, 10, codes.READY, "")
+    pages.add(SIZE - 2, SIZE + 5, codes.DONE, "a")
+    pages.add(7 * SIZE, 7 * SIZE, codes.DEAD, "")
+    for first, last in (
+        (1, 10),
+        (5, SIZE),
+        (0, 8 * SIZE),
+        (SIZE + 6, 7 * SIZE - 1),
+        (4, 4),
+        (9, 8),
+        (1, 2**50),
+    ):
+        counts = pages.tally(first, last)
+        assert len(counts) == codes.COUNT
+        for code in range(1, codes.COUNT):
+            held = [seq for seq in pages.having(code) if first <= seq <= last]
+            assert counts[code] == len(held)
+        assert sum(counts) == max(last - first + 1, 0)
 
 
 def test_pages_that_were_left_out() -> None:
@@ -221,3 +249,30 @@ def test_jobs_of_which_there_is_nothing_to_remember() -> None:
         (SIZE, SIZE + 5, False), (SIZE + 6, SIZE + 9, True),
     ):  # fmt: skip
         assert pages.plain(first, last, codes.DONE) == plain
+
+
+def test_looking_over_several_pages() -> None:
+    pages = Pages()
+    pages.add(SIZE - 2, SIZE + 1, codes.READY, "")
+    pages.add(4 * SIZE - 1, 4 * SIZE + 2, codes.READY, "")
+    assert pages.next_with(3, 5 * SIZE, codes.READY) == SIZE - 2
+    assert pages.next_with(SIZE + 2, 5 * SIZE, codes.READY) == 4 * SIZE - 1
+    assert pages.next_with(SIZE + 2, 4 * SIZE - 2, codes.READY) == -1
+    assert pages.next_with(4 * SIZE + 3, 9 * SIZE, codes.READY) == -1
+    assert pages.span_with(SIZE - 2, 5 * SIZE, codes.READY) == 4
+    assert pages.span_with(4 * SIZE - 1, 6 * SIZE, codes.READY) == 4
+    assert pages.span_with(4 * SIZE - 1, 4 * SIZE, codes.READY) == 2
+    assert pages.span_with(2 * SIZE, 3 * SIZE, codes.READY) == 0
+    pages.fill(4 * SIZE + 3, 4 * SIZE + 9, codes.READY)
+    pages.add(4 * SIZE + 3, 5 * SIZE - 1, codes.READY, "")
+    assert pages.span_with(4 * SIZE, 6 * SIZE, codes.READY) == SIZE, "up to a page that is not there"
+    pages.put(SIZE - 2, codes.DONE)
+    assert pages.next_of(0, (codes.READY,)) == SIZE - 1
+    assert pages.next_of(SIZE + 2, (codes.DONE, codes.READY)) == 4 * SIZE - 1
+    pages.put(4 * SIZE - 1, codes.DONE)
+    assert pages.next_of(3 * SIZE, (codes.READY,)) == 4 * SIZE, "on the page after that"
+    for _ in range(2):
+        pages.set_own_ids(SIZE - 1, SIZE)
+    assert [seq for seq in range(SIZE - 3, SIZE + 3) if pages.has_own_id(seq)] == [SIZE - 1, SIZE]
+    assert pages.tally(0, 2 * SIZE)[codes.READY] == 3
+    assert pages.tally(SIZE, 3 * SIZE)[codes.READY] == 2

@@ -228,6 +228,24 @@ def test_what_was_taken_for_nothing_is_put_back() -> None:
     assert list(ready.in_order()) == [5, 21, 22, 20, 10, 11, 12]
 
 
+def test_rows_that_speak_of_nothing_any_more() -> None:
+    ready = index((5, Entry("a", 0, 5, 10)), (6, Entry("a", 0, 5, 11)), (7, Entry("b", 0, 5, 12)), later=True)
+    pages = ready._pages
+    pages.add(20, 22, codes.DELAYED, "b")
+    ready.add_later(delayed_run("b", 0, 5, 0, 20, array("q", [13, 14, 15]), False))
+    assert list(ready.in_order()) == [5, 6, 7, 20, 21, 22]
+    assert list(ready.in_order(("b",))) == [7, 20, 21, 22]
+    del ready._entries[5]
+    ready._entries[6] = ready._entries[6]._replace(wall=True)
+    pages.put(21, codes.DONE)
+    assert list(ready.in_order()) == [7, 20, 22]
+    assert list(ready.in_order(("a",))) == []
+    assert list(ready.in_order(("",))) == []
+    ready.promote(20, 0)
+    assert pages.code(6) == codes.RETRY_LATER, "it waits for the other clock by now"
+    assert [seq for seq, *_ in taken(ready.take(10, None, NOBODY))] == [7, 20, 22]
+
+
 def test_leased_jobs_that_count_as_waiting() -> None:
     ready = index((5, Entry("", 0, 5, 10)), (6, Entry("", 0, 5, 20)))
     ready._pages.put(5, codes.LEASED)
@@ -275,6 +293,37 @@ def test_one_by_one_from_the_only_lane() -> None:
     ready.add_batch("", 0, 5, 0, 4, 1, 110)
     ready.add_batch("", 2, 5, 0, 5, 1, 120)
     assert [taken(ready.take(1, None, NOBODY))[0][0] for _ in range(2)] == [5, 4]
+    for seq in (6, 8, 9):
+        pages.add(seq, seq, codes.READY, "")
+        ready.add_batch("", 0, 5, 0, seq, 1, 130 + seq)
+    assert [taken(ready.take(1, None, NOBODY)) for _ in range(4)] == [
+        [(6, 136, "", 0)], [(8, 138, "", 0)], [(9, 139, "", 0)], []
+    ]  # fmt: skip
+    own = index((5, Entry("", 0, 5, 10)), (6, Entry("", 0, 5, 11)))
+    assert [taken(own.take(1, None, NOBODY))[0][:2] for _ in range(2)] == [(5, 10), (6, 11)]
+
+
+def test_jobs_that_went_elsewhere_are_left_out_of_a_row_with_gaps() -> None:
+    ready = index()
+    pages = ready._pages
+    for seq in (1, 3, 4, 5, 9):
+        pages.add(seq, seq, codes.READY, "")
+        ready.add_batch("", 0, 5, 0, seq, 1, 100 + seq)
+    pages.fill(4, 5, codes.DONE)
+    (piece,) = ready.take(3, None, NOBODY)
+    assert (piece.spans, piece.size, piece.avail) == ([1, 1, 3, 3, 9, 9], 3, [101, 103, 109])
+    assert ready.take(3, None, NOBODY) == []
+
+
+def test_a_large_batch_is_one_piece() -> None:
+    ready = index()
+    ready._pages.add(1, 200, codes.READY, "")
+    ready.add_batch("", 0, 5, 70, 1, 200, 100)
+    (piece,) = ready.take(150, None, NOBODY)
+    assert piece == Piece([1, 150], 150, "", 0, 5, 70, 100)
+    ready._pages.fill(160, 169, codes.DONE)
+    assert [piece.spans for piece in ready.take(150, None, NOBODY)] == [[151, 159], [170, 200]]
+    assert ready.take(150, None, NOBODY) == []
 
 
 def test_lanes_are_told_apart_by_what_comes_next() -> None:
@@ -291,3 +340,47 @@ def test_lanes_are_told_apart_by_what_comes_next() -> None:
         pages.add(seq, seq, codes.READY, lane)
         ready.add_batch(lane, priority, 5, 0, seq, 1, 100)
     assert [seq for seq, *_ in taken(ready.take(10, None, NOBODY))] == [3, 1, 2, 4, 6, 5]
+
+
+def test_a_job_on_its_last_chance_is_taken_alone() -> None:
+    last = Entry("", 0, 2, 11, attempts=1, flags=EXPIRED_LEASE)
+    ready = index((5, Entry("", 0, 2, 10)), (6, last), (7, Entry("", 0, 2, 12)))
+    assert [[seq for seq, *_ in taken(ready.take(10, None, NOBODY))] for _ in range(4)] == [[5], [6], [7], []]
+
+
+def test_rows_that_are_not_true_any_more_are_passed_over() -> None:
+    ready = index((5, Entry("", 0, 5, 10)), (6, Entry("a", 0, 5, 11)))
+    pages = ready._pages
+    pages.add(10, 79, codes.READY, "a")
+    ready.add_batch("a", 0, 5, 0, 10, 70, 5)
+    pages.add(80, 80, codes.READY, "a")
+    ready.add_batch("a", 0, 5, 0, 80, 1, 7)
+    pages.put(5, codes.DONE)
+    pages.fill(10, 70, codes.DONE)
+    assert not ready.has_ready(("",), NOBODY)
+    assert not ready.has_ready(("",), NOBODY)
+    assert list(ready.lanes) == ["a"], "an empty lane is let go"
+    pages.add(200, 269, codes.READY, "a")
+    ready.add_batch("a", 0, 5, 0, 200, 70, 5)
+    assert [seq for seq, *_ in taken(ready.take(12, None, NOBODY))] == [*range(71, 80), 200, 201, 202]
+    assert [seq for seq, *_ in taken(ready.take(100, ("a",), NOBODY))] == [*range(203, 270), 80, 6]
+    pages.add(300, 369, codes.READY, "a")
+    ready.add_batch("a", 0, 5, 0, 300, 70, 20)
+    pages.add(370, 370, codes.READY, "b")
+    ready.add_batch("b", 0, 5, 0, 370, 1, 20)
+    pages.fill(300, 369, codes.LEASED)
+    ready.trim()
+    assert list(ready.lanes) == ["b"]
+    assert not ready.has_ready(None, frozenset({"b"}))
+
+
+def test_a_run_whose_front_went_elsewhere_waits_for_its_turn() -> None:
+    ready = index()
+    pages = ready._pages
+    for seq in (1, 2, 4):
+        pages.add(seq, seq, codes.READY, "")
+        ready.add_batch("", 0, 5, 0, seq, 1, 100 + 10 * seq)
+    pages.add(10, 80, codes.READY, "")
+    ready.add_batch("", 0, 5, 0, 10, 71, 125)
+    pages.fill(1, 2, codes.LEASED)
+    assert [seq for seq, *_ in taken(ready.take(72, None, NOBODY))] == [*range(10, 81), 4]

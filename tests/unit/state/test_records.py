@@ -216,6 +216,7 @@ NOTHING: list[Record] = [
     (kinds.EXPIRE, {"t": 12, "q": [20, 29], "a": 12}),
     (kinds.CANCEL, {"t": 12, "q": [20, 29], "g": [1, 29]}),
     (kinds.CANCEL, {"t": 12}),
+    (kinds.RESCHEDULE, {"t": 12, "q": [20, 29], "a": 50}),
     (kinds.DROP, {"t": 12, "q": [20, 5 * SIZE]}),
     (kinds.PURGE, {"t": 12, "l": "nobody", "n": 1}),
     (kinds.RESERVE, {"t": 12, "s": 0, "k": 0}),
