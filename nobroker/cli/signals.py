@@ -5,14 +5,41 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 
+class Stop:
+    """What `threading.Event` is to threads, for signal handlers: they run in the midst of code that waits.
+
+    An event takes a lock to be set, and the code that a handler interrupted may hold it: the program would
+    hang. Putting something into a `SimpleQueue` is safe at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._bell: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._asked = True
+        self._bell.put(None)
+
+    def is_set(self) -> bool:
+        return self._asked
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long at most; whether it is set."""
+        if not self._asked:
+            with suppress(Empty):
+                self._bell.get(timeout=seconds)
+        return self._asked
+
+
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set; the handlers there were are put back afterwards."""
-    stop = threading.Event()
+def stop_on_signals() -> Iterator[Stop]:
+    """Yield what SIGINT and SIGTERM set; the handlers there were are put back afterwards."""
+    stop = Stop()
 
     def ask(number: int, frame: FrameType | None) -> None:
         stop.set()
