@@ -156,7 +156,7 @@ def test_record_heads(trial: Trial, tmp_path: Path) -> None:
         whole = known_records(directory)
         own = [record for record in whole if record.type >= fmt.FIRST_APPLICATION_TYPE]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _, rng in trial.rounds(450):
+        for _, rng in trial.rounds(200):
             state = begun(own, rng)
             for _ in range(100):
                 record = rng.choice(whole)
@@ -201,7 +201,7 @@ def test_bytes_of_parsers(trial: Trial, tmp_path: Path) -> None:
         whole = known_records(directory)
         header = next(directory.glob("*.seg")).read_bytes()[: fmt.SEGMENT_HEADER_SIZE]
         body = snapshot_body(directory)
-        for _, rng in trial.rounds(700):
+        for _, rng in trial.rounds(350):
             for _ in range(100):
                 record = rng.choice(whole)
                 for work, data in (

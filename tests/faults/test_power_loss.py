@@ -21,7 +21,7 @@ from tests.faults.trial import Trial
 from tests.faults.workloads import WORKLOADS
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the model is of a POSIX disk")
-STATES = 2_000
+STATES = 1_000
 LEAST = 10_000
 """For each of the workloads, in long runs."""
 CLOSELY = 40

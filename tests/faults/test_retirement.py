@@ -194,7 +194,7 @@ class Schedule:
 def test_orders(trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "_BREATH_S", 0.0)
     with scratch(tmp_path) as directory:
-        for number, rng in trial.rounds(500, least=5_000):
+        for number, rng in trial.rounds(250, least=5_000):
             schedule = Schedule(directory / str(number), rng)
             try:
                 schedule.run()
