@@ -217,7 +217,7 @@ def test_what_is_refused(trial: Trial, tmp_path: Path) -> None:
     job = trial.work.set(job_id="a-job").perform_later("a")
     with pytest.raises(JobNotFoundError, match="no batch 'a-job'"):
         trial.app.find_batch(job.id)
-    with pytest.raises(ValueError, match="batches and chains keep records"):
+    with pytest.raises(ValueError, match="this library keeps records"):
         trial.work.set(queue=WATCH)
     trial.run()
 
