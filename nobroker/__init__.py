@@ -17,6 +17,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState
+from nobroker.limits import Limit
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
@@ -31,6 +32,7 @@ __all__ = [
     "Job",
     "JobNotFoundError",
     "JobState",
+    "Limit",
     "LockTimeoutError",
     "NobrokerError",
     "NotLeasedError",

@@ -46,7 +46,8 @@ class Job(Plain):
         job_state: a small value the holder keeps across attempts.
         expires_at: never delivered for the first time after this.
         cancel_requested: the holder is asked to stop.
-        created: False when `enqueue` found the id already known.
+        created: False when `enqueue` found the id already known, or a limit discarded the job.
+        limits: what was said of limits when it was enqueued, as plain values; None for a job without.
     """
 
     __slots__ = __match_args__ = (
@@ -70,6 +71,7 @@ class Job(Plain):
         "expires_at",
         "cancel_requested",
         "created",
+        "limits",
     )
 
     def __init__(
@@ -94,6 +96,7 @@ class Job(Plain):
         expires_at: float | None = None,
         cancel_requested: bool = False,
         created: bool = True,
+        limits: dict[str, Any] | None = None,
     ) -> None:
         self.id = id
         self.payload = payload
@@ -115,6 +118,7 @@ class Job(Plain):
         self.expires_at = expires_at
         self.cancel_requested = cancel_requested
         self.created = created
+        self.limits = limits
 
     def is_eligible(self, now: float) -> bool:
         """Whether it may be leased at `now` (seconds since the epoch)."""

@@ -12,6 +12,8 @@ Invariants
   census; so nobody has to search rows.
 - No two rows say the same, so that none is taken twice.
 - Rows overlap freely: taking from a run stops where the next row's key begins.
+
+Jobs with limits stand in groups (see `parking`): a group is a row of its lane, by the key of its first job.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from sortedcontainers import SortedList
 
 from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
 from nobroker.state.entries import Entries
+from nobroker.state.gates import Gate, Group
 from nobroker.state.numbers import each, ranges_of
 from nobroker.state.pages import Pages
+from nobroker.state.parking import Parking
 from nobroker.state.runs import SMALL, Key, Run
-from nobroker.state.waiting import Row, Waiting
+from nobroker.state.waiting import Row
 
 
 class Piece(NamedTuple):
@@ -43,31 +47,44 @@ class Piece(NamedTuple):
     avail: int | list[int]
 
 
-class ReadyIndex(Waiting):
+class ReadyIndex(Parking):
     """Waiting jobs of all lanes: putting in and taking out."""
 
     def __init__(self, pages: Pages, entries: Entries) -> None:
         super().__init__(pages, entries)
-        self._tails: dict[tuple[str, int, int], Run] = {}
+        self._tails: dict[tuple[str | Group, int, int], Run] = {}
 
     # -- putting in
 
     def add_batch(
-        self, lane: str, priority: int, max_attempts: int, expires: int, seq: int, count: int, avail: int
+        self,
+        lane: str,
+        priority: int,
+        max_attempts: int,
+        expires: int,
+        seq: int,
+        count: int,
+        avail: int,
+        group: Group | None = None,
     ) -> None:
         """Jobs that are due, with adjacent sequence numbers and one time."""
         if count < SMALL and not expires:
-            tail = self._tails.get((lane, priority, max_attempts))
+            key = (group or lane, priority, max_attempts)
+            tail = self._tails.get(key)
             if tail is not None and tail.low < tail.high and tail.append(seq, count, avail):
                 return
-            run = Run(lane, -priority, max_attempts, 0, seq, count, 0, avails=array("q", [avail]) * count)
-            self._tails[lane, priority, max_attempts] = run
+            avails = array("q", [avail]) * count
+            run = Run(lane, -priority, max_attempts, 0, seq, count, 0, avails=avails, group=group)
+            self._tails[key] = run
         else:
-            run = Run(lane, -priority, max_attempts, expires, seq, count, avail)
+            run = Run(lane, -priority, max_attempts, expires, seq, count, avail, group=group)
         self.add_run(run)
 
     def add_run(self, run: Run) -> None:
-        self._lane(run.lane).add((*run.key(), run))
+        if run.group is None:
+            self._lane(run.lane).add((*run.key(), run))
+        else:
+            self.add_to_group(run.group, (*run.key(), run))
 
     def add_later(self, run: Run) -> None:
         queue = self.later_wall if run.wall else self.later
@@ -85,16 +102,15 @@ class ReadyIndex(Waiting):
             if due not in queue:
                 queue.add(due)
             return
-        rows = self._lane(entry.lane)
+        group = self.of.get(seq)
+        rows = self._lane(entry.lane) if group is None else group.rows
         row = (-entry.priority, entry.avail, seq, None)
-        if row not in rows:
+        if row in rows:
+            return
+        if group is None:
             rows.add(row)
-
-    def _lane(self, lane: str) -> SortedList[Row]:
-        rows = self.lanes.get(lane)
-        if rows is None:
-            rows = self.lanes[lane] = SortedList()
-        return rows
+        else:
+            self.add_to_group(group, row)
 
     # -- time
 
@@ -152,27 +168,45 @@ class ReadyIndex(Waiting):
             if first is not None:
                 return [first]
         pieces: list[Piece] = []
+        chosen: list[Gate] = []
         while count > 0:
             rows, limit = self._front(lanes, paused)
             if rows is None:
                 break
+            group, most = None, count
+            if isinstance(rows[0][3], Group):
+                group = rows[0][3]
+                rows, most = group.rows, min(count, group.room())
+                if len(rows) > 1 and (limit is None or rows[1][:3] < limit):
+                    limit = rows[1][:3]
             _, _, seq, run = rows[0]
-            if run is None:
-                alone = self._entries[seq].last_chance
-                if alone and pieces:
-                    break
-                rows.pop(0)
-                pieces.append(self._own_piece(seq))
-                count -= 1
-                if alone:
-                    break
-                continue
-            piece = self._take_run(run, count, limit)
+            alone = run is None and self._entries[seq].last_chance
+            if alone and pieces:
+                break
+            piece = self._take_row(rows, most, limit)
             pieces.append(piece)
             count -= piece.size
-            if run.low >= run.high:
-                self._drop_first(rows)
+            if group is not None:
+                for gate in group.gates:
+                    gate.taking += piece.size
+                    chosen.append(gate)
+                self._again(group)
+            if alone:
+                break
+        for gate in chosen:
+            gate.taking = 0
         return pieces
+
+    def _take_row(self, rows: SortedList[Row], count: int, limit: Key | None) -> Piece:
+        """Take from the first row, which is true."""
+        _, _, seq, run = rows[0]
+        if not isinstance(run, Run):
+            rows.pop(0)
+            return self._own_piece(seq)
+        piece = self._take_run(run, count, limit)
+        if run.low >= run.high:
+            self._drop_first(rows)
+        return piece
 
     def _take_first(self) -> Piece | None:
         """Take the front of the only lane where that is a job of a run without gaps, and it is sure to be
@@ -182,7 +216,7 @@ class ReadyIndex(Waiting):
         if not rows:
             return None
         run = rows[0][3]
-        if run is None or run.seqs is not None:
+        if not isinstance(run, Run) or run.seqs is not None:
             return None
         low, avails = run.low, run.avails
         seq = run.base + low
@@ -215,7 +249,7 @@ class ReadyIndex(Waiting):
                         1,
                         next(avails),
                     )
-                    self.add_run(Run(*own))
+                    self.add_run(Run(*own, group=self.of.get(seq)))
 
     def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> bool:
         return self._front(lanes, paused)[0] is not None
@@ -261,6 +295,12 @@ class ReadyIndex(Waiting):
                     return (nprio, avail, seq)
                 rows.pop(0)
                 continue
+            if isinstance(run, Group):
+                key = self._settle(run.rows)
+                if key == row[:3] and run.room() > 0:
+                    return key
+                self._again(run)
+                continue
             self._skip(run)
             if run.low >= run.high:
                 self._drop_first(rows)
@@ -275,9 +315,10 @@ class ReadyIndex(Waiting):
     def _drop_first(self, rows: SortedList[Row]) -> None:
         """Let go of a run that is used up, its arrays included."""
         run = rows.pop(0)[3]
-        key = (run.lane, -run.nprio, run.max_attempts)
-        if self._tails.get(key) is run:
-            del self._tails[key]
+        if isinstance(run, Run):
+            key = (run.group or run.lane, -run.nprio, run.max_attempts)
+            if self._tails.get(key) is run:
+                del self._tails[key]
 
     def _skip(self, run: Run) -> None:
         """Move a run's front past jobs that no longer wait."""

@@ -29,6 +29,7 @@ class NewJobs:
         expires_us: after now; 0 for never.
         metadata: packed; None for none.
         ids: the callers' own ids, one per job; None for the store's.
+        limits: as records say them, with the numbers of docs/format.md; None for none.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class NewJobs:
         "expires_us",
         "ids",
         "lane",
+        "limits",
         "max_attempts",
         "metadata",
         "priority",
@@ -57,6 +59,7 @@ class NewJobs:
         self.expires_us = 0
         self.metadata: bytes | None = None
         self.ids: list[str] | None = None
+        self.limits: dict[str, Any] | None = None
 
 
 class Alike(NamedTuple):

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final
 
 from nobroker.job import Job, JobState
+from nobroker.limits import from_shown
 from nobroker.state import kinds
 from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words
@@ -231,11 +232,12 @@ def _chosen(batches: list[tuple[int, bytes]], indexes: list[int]) -> list[tuple[
 
 
 def _alike(one: Job, other: Job) -> bool:
-    return (one.lane, one.priority, one.max_attempts, one.expires_at) == (
+    return (one.lane, one.priority, one.max_attempts, one.expires_at, one.limits) == (
         other.lane,
         other.priority,
         other.max_attempts,
         other.expires_at,
+        other.limits,
     ) and pack_value(one.metadata) == pack_value(other.metadata)
 
 
@@ -278,6 +280,8 @@ def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int, keep_unt
         head["x"] = round(first.expires_at * 1e6)
     if first.metadata is not None:
         head["M"] = pack_value(first.metadata, "metadata")
+    if first.limits is not None:
+        head["c"] = from_shown(first.limits)
     overrides = {}
     for index, (job, _, override) in enumerate(group):
         if override:

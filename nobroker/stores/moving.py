@@ -20,6 +20,7 @@ from nobroker.errors import CompactionError, StorageError
 from nobroker.reports import CompactionResult
 from nobroker.state import codes, kinds
 from nobroker.state.entries import Entry
+from nobroker.state.gates import said_of
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import column, pack_words, ranges_of
 from nobroker.state.owned import id_digest
@@ -230,6 +231,9 @@ class Mover:
         ids = head.get("i")
         enqueued = column(head.get("e") or head["t"], index)
         shared = {key: head[key] for key in head if key in "pmlxwMcby" or len(key) > 1}
+        words = state.ready.words(seq)
+        if words is not None:
+            shared["C"] = said_of(words)
         avail = column(head.get("a") or enqueued, index)
         override = self._override(state, seq, avail)
         own = ids[index] if ids else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from nobroker.job import Job, JobState
+from nobroker.limits import shown
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import State
@@ -136,6 +137,8 @@ class Reader:
         )
         if expires:
             job.expires_at = expires / 1e6
+        if "c" in head:
+            job.limits = shown(head["c"])
         if entry is not None:
             self._add_entry(job, entry, seq)
         if expires and expires <= now and state.never_leased(seq):
@@ -163,6 +166,7 @@ class Reader:
             lane=head.get("l", ""),
             metadata=None if metadata is None else unpack(metadata),
             expires_at=expires / 1e6 if expires else None,
+            limits=shown(head.get("c")),
         )
         return Alike(
             job,
@@ -203,6 +207,8 @@ class Reader:
         )
         if "x" in head and not (past is not None and past.flags & NO_EXPIRY):
             job.expires_at = head["x"] / 1e6
+        if "c" in head:
+            job.limits = shown(head["c"])
         if past is not None:
             job.attempts, job.last_error = past.attempts, past.error
             job.progress, job.job_state = past.progress, past.state

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nobroker import arguments
 from nobroker.job import Job
+from nobroker.limits import Limit, worded
 from nobroker.stores.base import NewJobs
 from nobroker.values import pack_batches, pack_list, pack_value
 from nobroker.verbs.face import Face
@@ -33,6 +34,7 @@ class Producing(Face):
         expires_in: float | None = None,
         metadata: Any = None,
         lane: str = "",
+        limits: Limit | Iterable[Limit] | None = None,
     ) -> Job:
         """Add one job; it is on the disk when this returns.
 
@@ -49,6 +51,8 @@ class Producing(Face):
             expires_in: seconds after which it is no longer worth delivering for the first time.
             metadata: any value, kept beside the payload.
             lane: the lane of the log it travels in.
+            limits: one or several `Limit`s. A job that one of them discards comes back with `created=False`;
+                it has no `seq`, and is nowhere.
 
         Raises:
             SerializationError: a value is not of those types; nothing was written.
@@ -57,7 +61,9 @@ class Producing(Face):
         ids = None if job_id is None else [arguments.own_id(job_id)]
         packed = pack_list([payload], _ONE)
         new = self._new([(1, packed)], 1, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
-        if ids is None:
+        if limits is not None:
+            new.limits = worded(limits)
+        if ids is None and new.limits is None:
             return self._store.enqueue_one(new)
         new.ids = ids
         return self._store.enqueue(new)[0]
@@ -75,6 +81,7 @@ class Producing(Face):
         expires_in: float | None = None,
         metadata: Any = None,
         lane: str = "",
+        limits: Limit | Iterable[Limit] | None = None,
     ) -> Sequence[Job]:
         """Add many jobs with one write: all or none.
 
@@ -91,6 +98,8 @@ class Producing(Face):
         batches = pack_batches(payloads)
         count = sum(number for number, _ in batches)
         new = self._new(batches, count, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
+        if limits is not None:
+            new.limits = worded(limits)
         if job_ids is not None:
             new.ids = arguments.own_ids(job_ids)
             _same_length("job_ids", len(new.ids), count)
