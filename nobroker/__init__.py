@@ -7,6 +7,7 @@ from nobroker.backoff import BackoffPolicy
 from nobroker.errors import (
     CompactionError,
     CorruptLogError,
+    JobExistsError,
     JobNotFoundError,
     LockTimeoutError,
     NobrokerError,
@@ -16,24 +17,28 @@ from nobroker.errors import (
     SerializationError,
     StorageError,
 )
-from nobroker.job import Job, JobState
+from nobroker.job import Job, JobState, NewJob
 from nobroker.limits import Limit
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
 if TYPE_CHECKING:
-    from nobroker.worker import Worker, WorkerStats
+    from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
     "BackoffPolicy",
     "CompactionError",
     "CompactionResult",
     "CorruptLogError",
+    "Dead",
+    "Failed",
     "Job",
+    "JobExistsError",
     "JobNotFoundError",
     "JobState",
     "Limit",
     "LockTimeoutError",
+    "NewJob",
     "NobrokerError",
     "NotLeasedError",
     "Queue",
@@ -41,8 +46,10 @@ __all__ = [
     "QueueFullError",
     "QueueStats",
     "RecoveryReport",
+    "RetryLater",
     "SerializationError",
     "StorageError",
+    "Verdict",
     "Worker",
     "WorkerStats",
     "__version__",
@@ -51,9 +58,12 @@ __all__ = [
 ]
 
 
+_WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
+
+
 def __getattr__(name: str) -> Any:
     """The worker is loaded when it is asked for: programs that only enqueue start faster."""
-    if name in ("Worker", "WorkerStats"):
+    if name in _WORKERS:
         from nobroker import worker
 
         return getattr(worker, name)

@@ -125,12 +125,12 @@ def text(name: str, value: Any, longest: int, *, empty: bool = False) -> str:
     return value
 
 
-def own_id(value: Any) -> str:
+def own_id(value: Any, name: str = "job_id") -> str:
     """An id of the caller's own."""
-    job_id = text("job_id", value, MAX_ID_LENGTH)
+    job_id = text(name, value, MAX_ID_LENGTH)
     if looks_made(job_id):
         raise ValueError(
-            f"job_id {job_id!r} has the form of the ids that the queue makes itself; choose another one"
+            f"{name} {job_id!r} has the form of the ids that the queue makes itself; choose another one"
         )
     return job_id
 
@@ -138,12 +138,16 @@ def own_id(value: Any) -> str:
 def own_ids(values: Iterable[Any]) -> list[str]:
     """`own_id` of each: in order where all of them together are."""
     ids = list(values)
+    return ids if plainly_ids(ids) else [own_id(job_id) for job_id in ids]
+
+
+def plainly_ids(ids: list[Any]) -> bool:
+    """Whether all are ids of the caller's own, at a look at all of them together; False: look at each."""
     if ids and set(map(type, ids)) == _TEXT and max(map(len, ids)) <= MAX_ID_LENGTH and min(map(len, ids)):
         together = "".join(ids)
         sound = together.isprintable() if together.isascii() else _NOT_TEXT.search(together) is None
-        if sound and "nb-" not in together:
-            return ids
-    return [own_id(job_id) for job_id in ids]
+        return sound and "nb-" not in together
+    return False
 
 
 def looks_made(job_id: str) -> bool:

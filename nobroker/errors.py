@@ -22,6 +22,18 @@ class JobNotFoundError(NobrokerError):
     """No such job: never enqueued here, purged, dropped, or finished and forgotten."""
 
 
+class JobExistsError(NobrokerError):
+    """An id that was to be new is known, or was given twice; nothing was written.
+
+    Attributes:
+        job_id: the first such id.
+    """
+
+    def __init__(self, message: str, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
 class NotLeasedError(NobrokerError):
     """The lease is not (or no longer) the caller's.
 
@@ -45,6 +57,7 @@ class SerializationError(NobrokerError, ValueError):
 __all__ = [
     "CompactionError",
     "CorruptLogError",
+    "JobExistsError",
     "JobNotFoundError",
     "LockTimeoutError",
     "NobrokerError",

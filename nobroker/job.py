@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nobroker_mmap.plain import Plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from nobroker.limits import Limit
 
 
 class JobState(StrEnum):
@@ -19,6 +25,51 @@ class JobState(StrEnum):
     LEASED = "leased"
     DONE = "done"
     DEAD = "dead"
+
+
+class NewJob(Plain):
+    """One job for `Queue.enqueue_all`. What is wrong with it is said when it is enqueued.
+
+    Attributes: as the arguments of `Queue.enqueue`.
+    """
+
+    __slots__ = __match_args__ = (
+        "payload",
+        "priority",
+        "delay",
+        "run_at",
+        "max_attempts",
+        "job_id",
+        "expires_in",
+        "metadata",
+        "lane",
+        "limits",
+    )
+
+    def __init__(
+        self,
+        payload: Any,
+        *,
+        priority: int = 0,
+        delay: float = 0.0,
+        run_at: datetime | float | None = None,
+        max_attempts: int | None = None,
+        job_id: str | None = None,
+        expires_in: float | None = None,
+        metadata: Any = None,
+        lane: str = "",
+        limits: Limit | Iterable[Limit] | None = None,
+    ) -> None:
+        self.payload = payload
+        self.priority = priority
+        self.delay = delay
+        self.run_at = run_at
+        self.max_attempts = max_attempts
+        self.job_id = job_id
+        self.expires_in = expires_in
+        self.metadata = metadata
+        self.lane = lane
+        self.limits = limits
 
 
 class Job(Plain):

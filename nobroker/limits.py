@@ -36,8 +36,8 @@ class Limit(Frozen):
         self._fill(key, limit, arguments.one_of("on_conflict", on_conflict, _CONFLICTS))
 
 
-def worded(limits: Iterable[Limit] | Limit | None) -> dict[str, Any] | None:
-    """Limits as records say them; None for none.
+def worded(limits: Iterable[Limit] | Limit | None, where: str = "") -> dict[str, Any] | None:
+    """Limits as records say them; None for none. `where` goes before their names in errors.
 
     Raises:
         TypeError, ValueError: they are no limits, too many, or two for one key.
@@ -46,7 +46,7 @@ def worded(limits: Iterable[Limit] | Limit | None) -> dict[str, Any] | None:
     if limits is not None:
         keys = [
             [limit.key, limit.limit] if limit.on_conflict == "wait" else [limit.key, limit.limit, 1]
-            for limit in _all("limits", limits, Limit)
+            for limit in _all(where + "limits", limits, Limit)
         ]
         if keys:
             said["k"] = keys
@@ -54,7 +54,10 @@ def worded(limits: Iterable[Limit] | Limit | None) -> dict[str, Any] | None:
 
 
 def _all(name: str, values: Any, kind: type[Any]) -> list[Any]:
-    found = [values] if isinstance(values, kind) else list(values)
+    found = [values] if isinstance(values, kind) else values
+    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
+        raise TypeError(f"{name} must be {kind.__name__}s, not {type(found).__name__}")
+    found = list(found)
     for value in found:
         if not isinstance(value, kind):
             raise TypeError(f"{name} must be {kind.__name__}s, not {type(value).__name__}")
@@ -63,6 +66,11 @@ def _all(name: str, values: Any, kind: type[Any]) -> list[Any]:
     if len({value.key for value in found}) != len(found):
         raise ValueError(f"{name} must not have one key twice")
     return found
+
+
+def discards(said: dict[str, Any] | None) -> bool:
+    """Whether one of the limits may keep a job from being taken in."""
+    return said is not None and any(len(limit) > 2 for limit in said.get("k", ()))
 
 
 def shown(said: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -98,17 +98,18 @@ def pack_list(values: list[Any], names: list[str] | None = None) -> bytes:
     return packed
 
 
-def pack_batches(payloads: Iterable[Any]) -> list[tuple[int, bytes]]:
+def pack_batches(
+    payloads: Iterable[Any], form: str = "payloads[{}]", start: int = 0
+) -> list[tuple[int, bytes]]:
     """Pack any iterable into arrays of at most 1,000 values and about 1 MiB: `(count, packed)` each.
 
     Raises:
-        SerializationError: names the first value that is refused, as `payloads[i]`.
+        SerializationError: names the first value that is refused by `form`; they are numbered from `start`.
     """
     batches: list[tuple[int, bytes]] = []
     source = iter(payloads)
-    start = 0
     while chunk := list(islice(source, BATCH_JOBS)):
-        names = _Numbered(start)
+        names = _Numbered(form, start)
         batches.extend(_split(chunk, names))
         start += len(chunk)
     return batches
@@ -128,17 +129,18 @@ def _split(chunk: list[Any], names: _Numbered) -> Iterator[tuple[int, bytes]]:
 
 
 class _Numbered(list[str]):
-    """Names `payloads[i]`, made only when an error asks."""
+    """Names such as `payloads[i]`, made only when an error asks."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, form: str, start: int) -> None:
         super().__init__()
+        self._form = form
         self._start = start
 
     def __getitem__(self, index: Any) -> Any:
-        return f"payloads[{self._start + index}]"
+        return self._form.format(self._start + index)
 
     def after(self, count: int) -> _Numbered:
-        return _Numbered(self._start + count)
+        return _Numbered(self._form, self._start + count)
 
 
 def unpack(packed: bytes | memoryview) -> Any:

@@ -223,6 +223,7 @@ CLASSES = (
     nobroker.Queue,
     nobroker.Worker,
     nobroker.Job,
+    nobroker.NewJob,
     nobroker.BackoffPolicy,
     nobroker.QueueStats,
     nobroker.WorkerStats,

@@ -119,8 +119,9 @@ def events(record: Record, ids: OwnIds) -> Iterator[str]:
 def plain_head(head: Head) -> Head:
     """A head for people: values that it holds packed, unpacked."""
     shown = dict(head)
-    if isinstance(head.get("M"), bytes):
-        shown["M"] = unpack(head["M"])
+    for key in "MJ":
+        if isinstance(head.get(key), bytes):
+            shown[key] = unpack(head[key])
     if isinstance(head.get("o"), dict):
         shown["o"] = {index: _unpacked(override) for index, override in head["o"].items()}
     return shown
@@ -243,6 +244,13 @@ def _nack(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
         lines.same({"state": "ready"})
     lines.moments("available_at", _avails(head["a"], rows))
     _tail(lines, "error", tail)
+    _stated(lines, head)
+
+
+def _stated(lines: Lines, head: Head) -> None:
+    """The state that all jobs of the record were given, if they were."""
+    if "J" in head:
+        lines.same_text("job_state", packed_text(head["J"]))
 
 
 def _extend(lines: Lines, head: Head, rows: slice, tail: list[Any] | None) -> None:
@@ -263,6 +271,7 @@ def _avails(value: int | bytes | list[int], rows: slice) -> int | list[int]:
 
 def _release(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
     lines.moments("available_at", _avails(head["a"], rows))
+    _stated(lines, head)
 
 
 def _cancel(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:

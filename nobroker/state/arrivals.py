@@ -150,12 +150,13 @@ def _settle_moved(state: State, seq: int, head: Head, override: Head, avail: int
         max_attempts,
         override.get("a", avail),
         override.get("n", 0),
-        head.get("w", False),
+        override["w"] if "w" in override else head.get("w", False),
         override.get("f", 0),
         lsn if "E" in override else 0,
         lsn if "P" in override else 0,
         lsn if "J" in override else 0,
         token,
+        head.get("x", 0),
     )
     pages = state.pages
     group = _joined(state, head, (seq,)) if kind in ("r", "l") else None

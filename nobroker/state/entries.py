@@ -22,7 +22,8 @@ NO_EXPIRY: Final = 16
 class Entry(NamedTuple):
     """What the census cannot say of a job.
 
-    `error`, `progress`, `state` are LSNs of the records that hold these values; 0 for none.
+    `error`, `progress`, `state` are LSNs of the records that hold these values; 0 for none. `expires` is 0 for
+    never.
     """
 
     lane: str
@@ -36,6 +37,7 @@ class Entry(NamedTuple):
     progress: int = 0
     state: int = 0
     token: int = 0
+    expires: int = 0
 
     @property
     def last_chance(self) -> bool:

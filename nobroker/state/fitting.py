@@ -105,6 +105,12 @@ def _settled(head: Head, tail: int, lsn: int) -> None:
     _spans(head.get("q", []), lsn)
 
 
+def _given_back(head: Head, tail: int, lsn: int) -> None:
+    _spans(head.get("q", []), lsn)
+    if type(head.get("J", b"")) is not bytes:
+        raise ValueError("a state that is not packed")
+
+
 def _cancelled(head: Head, tail: int, lsn: int) -> None:
     _spans(head.get("q", []), lsn)
     _spans(head.get("g", []), lsn)
@@ -136,14 +142,12 @@ _LOOKERS: dict[int, Callable[[Head, int, int], None]] = {
     **dict.fromkeys(
         (
             kinds.ACK,
-            kinds.NACK,
-            kinds.RECLAIM,
             kinds.EXTEND,
-            kinds.RELEASE,
             kinds.EXPIRE,
             kinds.REQUEUE,
             kinds.DROP,
         ),
         _settled,
     ),
+    **dict.fromkeys((kinds.NACK, kinds.RECLAIM, kinds.RELEASE), _given_back),
 }

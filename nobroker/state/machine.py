@@ -142,7 +142,8 @@ class State:
         """The entry of a leased job, made when it has none yet."""
         entry = self.entries.get(seq)
         if entry is None:
-            entry = Entry(lease.lane, lease.priority, lease.max_attempts, lease.place(seq), attempts=1)
+            place, expires = lease.place(seq), lease.expires
+            entry = Entry(lease.lane, lease.priority, lease.max_attempts, place, attempts=1, expires=expires)
         return entry
 
     def wait_again(self, seq: int, entry: Entry, time: int) -> None:

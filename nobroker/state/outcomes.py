@@ -116,6 +116,7 @@ def _finish(state: State, first: int, last: int, lease: Lease, ref: int) -> None
 def nack(state: State, head: Head, lsn: int, silent: int = 0) -> None:
     dead, cancelled = frozenset(head.get("x", ())), frozenset(head.get("c", ()))
     texts = frozenset(head.get("e", ()))
+    stated = "J" in head
     for index, seq in enumerate(each(head["q"])):
         lease = state.let_go(seq)
         if lease is None:
@@ -127,6 +128,7 @@ def nack(state: State, head: Head, lsn: int, silent: int = 0) -> None:
             wall=False,
             flags=entry.flags & ~(EXPIRED_LEASE | CANCEL) | silent,
             error=lsn if index in texts else entry.error,
+            state=lsn if stated else entry.state,
             token=token,
         )
         if index in cancelled:
@@ -188,12 +190,16 @@ def release(state: State, head: Head, lsn: int) -> None:
             continue
         entry = state.entry_of(seq, lease)
         entry = entry._replace(
-            avail=head["a"][index], wall=False, attempts=entry.attempts - 1, token=seq + lease.delta
+            avail=head["a"][index],
+            wall=False,
+            attempts=entry.attempts - 1,
+            state=lsn if "J" in head else entry.state,
+            token=seq + lease.delta,
         )
         state.wait_again(seq, entry, head["t"])
         # An expiry that has not passed yet still stands in the list.
-        if entry.attempts == 0 and 0 < lease.expires <= head["t"]:
-            key = (lease.expires, seq, seq, lease.priority, lease.max_attempts)
+        if entry.attempts == 0 and 0 < entry.expires <= head["t"]:
+            key = (entry.expires, seq, seq, entry.priority, entry.max_attempts)
             heapq.heappush(state.expiries, key)
 
 

@@ -127,6 +127,21 @@ class Pages:
             )
         return found
 
+    def tally(self, first: int, last: int) -> list[int]:
+        """How many jobs of `first..last` have each code; those that are not known count for NONE."""
+        counts = [0] * COUNT
+        low_page, high_page = first >> SHIFT, last >> SHIFT
+        few = high_page - low_page < len(self.table)
+        for number in range(low_page, high_page + 1) if few else list(self.table):
+            page = self.table.get(number)
+            if page is None:
+                continue
+            low, high = max(first - (number << SHIFT), 0), min(last + 1 - (number << SHIFT), SIZE)
+            for code in range(1, COUNT):
+                counts[code] += page.codes.count(code, low, max(low, high))
+        counts[NONE] = max(last - first + 1, 0) - sum(counts)
+        return counts
+
     def plain(self, first: int, last: int, code: int) -> bool:
         """Whether all have the code, and none has a reference or an id of the caller's own."""
         for number, low, high in _cuts(first, last):

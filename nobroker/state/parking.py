@@ -21,10 +21,11 @@ from nobroker.state import codes
 from nobroker.state.entries import Entries
 from nobroker.state.gates import Gate, Group, Identity, Words, identity_of
 from nobroker.state.pages import Pages
+from nobroker.state.runs import Key
 from nobroker.state.waiting import Row, Waiting
 
 
-class Dead(NamedTuple):
+class Buried(NamedTuple):
     """What has to be known of a dead job."""
 
     lane: str
@@ -38,7 +39,7 @@ class Parking(Waiting):
     def __init__(self, pages: Pages, entries: Entries) -> None:
         super().__init__(pages, entries)
         self.of: dict[int, Group] = {}
-        self.dead: dict[int, Dead] = {}
+        self.dead: dict[int, Buried] = {}
 
     # -- who belongs where
 
@@ -109,7 +110,7 @@ class Parking(Waiting):
     def bury(self, seq: int, lane: str, priority: int, words: Words) -> None:
         """A job is dead: it brings its keys again when somebody requeues it."""
         self._pages.watch = self.turned
-        self.dead[seq] = Dead(lane, priority, words)
+        self.dead[seq] = Buried(lane, priority, words)
 
     def _dead_turned(self, seq: int, code: int) -> None:
         lane, priority, words = self.dead.pop(seq)
@@ -167,13 +168,15 @@ class Parking(Waiting):
         if group.place is None or row[:3] < group.key:
             self._again(group)
 
-    def _again(self, group: Group) -> None:
-        """Its first job is another one, or may not be leased: let it stand where it belongs now."""
+    def _again(self, group: Group, key: Key | None = None) -> None:
+        """Its first job is another one, or may not be leased: let it stand where it belongs now, by the key of
+        its first job when that is known.
+        """
         place, group.place, group.open = group.place, None, False
         if place is not None:
             place.remove((*group.key, group))
         if group.rows:
-            group.key = group.rows[0][:3]
+            group.key = group.rows[0][:3] if key is None else key
             self._stand(group)
         for gate in group.gates:
             self._advance(gate, group.shelf)

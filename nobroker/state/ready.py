@@ -299,7 +299,7 @@ class ReadyIndex(Parking):
                 key = self._settle(run.rows)
                 if key == row[:3] and run.room() > 0:
                     return key
-                self._again(run)
+                self._again(run, key)
                 continue
             self._skip(run)
             if run.low >= run.high:

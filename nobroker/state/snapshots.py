@@ -20,7 +20,7 @@ from nobroker.state.pages import SIZE, Page
 from nobroker.state.ready import ReadyIndex
 from nobroker.state.runs import Run
 
-VERSION: Final = 3
+VERSION: Final = 4
 _CHUNK: Final = 1000
 
 

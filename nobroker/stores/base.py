@@ -28,7 +28,7 @@ class NewJobs:
         run_at_us: or a time of the wall clock.
         expires_us: after now; 0 for never.
         metadata: packed; None for none.
-        ids: the callers' own ids, one per job; None for the store's.
+        ids: the callers' own ids, one per job, None for one of the store's; None for all of the store's.
         limits: as records say them, with the numbers of docs/format.md; None for none.
     """
 
@@ -58,7 +58,7 @@ class NewJobs:
         self.run_at_us: int | None = None
         self.expires_us = 0
         self.metadata: bytes | None = None
-        self.ids: list[str] | None = None
+        self.ids: Sequence[str | None] | None = None
         self.limits: dict[str, Any] | None = None
 
 
@@ -97,6 +97,9 @@ class Store(Protocol):
     def enqueue_one(self, new: NewJobs) -> Job:
         """As `enqueue`, for one job without an id of the caller's: the commonest call."""
 
+    def enqueue_all(self, groups: Sequence[NewJobs], all_new: bool) -> list[Job]:
+        """Jobs of several kinds, in order: all or none. With `all_new`, no id may be known or repeated."""
+
     def lease(
         self,
         count: int,
@@ -124,6 +127,7 @@ class Store(Protocol):
         error: str | None,
         delay_for: Callable[[int], int],
         dead: bool | None,
+        state: bytes | None,
         many: bool,
     ) -> list[Job]: ...
 
@@ -131,11 +135,13 @@ class Store(Protocol):
         self, jobs: Sequence[JobRef], timeout_us: int, progress: bytes | None, state: bytes | None, many: bool
     ) -> list[Job]: ...
 
-    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]: ...
+    def release(
+        self, jobs: Sequence[JobRef], delay_us: int, state: bytes | None, many: bool
+    ) -> list[Job]: ...
 
     def get(self, job_id: str) -> Job: ...
 
-    def stats(self, lane: str | None) -> QueueStats: ...
+    def stats(self, lane: str | None, seqs: range | None) -> QueueStats: ...
 
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]: ...
 

@@ -44,6 +44,13 @@ class Decoded:
         values[index] = _TAKEN
         return value
 
+    def stated(self) -> Any:
+        """The job state that a NACK or RELEASE gives its jobs, as an object of the caller's own."""
+        try:
+            return unpack(self.head["J"])
+        except ValueError as error:
+            raise self.corrupt(str(error)) from error
+
     def _unpacked(self) -> list[Any]:
         try:
             values = unpack(self.record.tail_bytes)

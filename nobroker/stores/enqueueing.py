@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, cast
 
 from nobroker.job import Job, JobState
 from nobroker.limits import from_shown
@@ -18,7 +18,16 @@ from nobroker.stores.lookup import Lookup
 from nobroker.stores.newjobs import JobBatch, common_head, new_job
 from nobroker.stores.session import Part, Session
 from nobroker.stores.tip import TipEnqueuer
-from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack_value, split_array, unpack
+from nobroker.values import (
+    BATCH_BYTES,
+    BATCH_JOBS,
+    join_array,
+    pack_list,
+    pack_plain,
+    pack_value,
+    split_array,
+    unpack,
+)
 
 _RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
 
@@ -38,15 +47,15 @@ class Enqueuer:
     def enqueue(self, new: NewJobs) -> Sequence[Job]:
         session = self._session
         if new.ids is not None:
-            return self._enqueue_own(new, new.ids)
+            return self._enqueue_own(new, cast("list[str]", new.ids))
         if new.count == 0:
             return []
         with session.transaction() as now:
-            session.room_for(_size(new, new.batches, ()))
+            session.room_for(size_of(new, new.batches, ()))
             session.reserve(new.count, 0)
             first = session.state.next_seq
             head = common_head(new, now)
-            end = session.append(_parts(new.batches, head, first, new.delays_us, None))
+            end = session.append(parts_of(new.batches, head, first, new.delays_us, None))
             session.log.notify()
         session.log.wait_durable(end)
         return JobBatch(session.reader.prefix, new, head, first)
@@ -60,7 +69,7 @@ class Enqueuer:
             return job
         with session.transaction() as now:
             limited = session.options.max_bytes is not None
-            session.room_for(_size(new, new.batches, ()) if limited else len(packed))
+            session.room_for(size_of(new, new.batches, ()) if limited else len(packed))
             session.reserve(1, 0)
             seq = session.state.next_seq
             common = common_head(new, now)
@@ -77,7 +86,7 @@ class Enqueuer:
         digests = id_digests(ids)
         with session.transaction() as now:
             all_new = session.state.ids.all_new(digests)
-            known, fresh = ({}, {}) if all_new else self._sort_out(ids)
+            known, fresh = ({}, {}) if all_new else sort_out(self._lookup, ids)
             existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
             end = session.log.position
             first = session.state.next_seq
@@ -87,30 +96,17 @@ class Enqueuer:
                 batches, delays = new.batches, new.delays_us
                 if len(names) != new.count:
                     chosen = list(fresh.values())
-                    batches = _chosen(batches, chosen)
+                    batches = chosen_of(batches, chosen)
                     delays = delays and array("q", [delays[index] for index in chosen])
-                session.room_for(_size(new, batches, names))
+                session.room_for(size_of(new, batches, names))
                 session.reserve(len(names), 0)
                 first = session.state.next_seq
-                end = session.append(_parts(batches, head, first, delays, names))
+                end = session.append(parts_of(batches, head, first, delays, names))
                 session.log.notify()
         session.log.wait_durable(end)
         if all_new:
             return JobBatch(session.reader.prefix, new, head, first)
         return self._answer(new, ids, head, first, fresh, existing)
-
-    def _sort_out(self, ids: list[str]) -> tuple[dict[str, int], dict[str, int]]:
-        """Sequence numbers of the known ids, and where each other one stands first."""
-        known: dict[str, int] = {}
-        fresh: dict[str, int] = {}
-        for index, job_id in enumerate(ids):
-            if job_id not in fresh and job_id not in known:
-                seq = self._lookup.seq_of(job_id)
-                if seq is None:
-                    fresh[job_id] = index
-                else:
-                    known[job_id] = seq
-        return known, fresh
 
     def _answer(
         self,
@@ -180,9 +176,25 @@ class Enqueuer:
         return len(fresh)
 
 
-def _size(new: NewJobs, batches: list[tuple[int, bytes]], ids: Iterable[str]) -> int:
+def sort_out(lookup: Lookup, ids: list[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Inside a transaction: sequence numbers of the known ids, and where each other one stands first."""
+    known: dict[str, int] = {}
+    fresh: dict[str, int] = {}
+    for index, job_id in enumerate(ids):
+        if job_id not in fresh and job_id not in known:
+            seq = lookup.seq_of(job_id)
+            if seq is None:
+                fresh[job_id] = index
+            else:
+                known[job_id] = seq
+    return known, fresh
+
+
+def size_of(new: NewJobs, batches: list[tuple[int, bytes]], ids: Iterable[str]) -> int:
     """Bytes that jobs take in the log, at most."""
     common = _RECORD_BYTES + _text_size(new.lane) + len(new.metadata or b"")
+    if new.limits is not None:
+        common += len(pack_plain(new.limits))
     size = sum(len(packed) + common for _, packed in batches) + sum(map(_text_size, ids))
     return size if new.delays_us is None else size + 8 * len(new.delays_us)
 
@@ -193,20 +205,22 @@ def _restored_size(item: tuple[Job, bytes, Head]) -> int:
     values = sum(len(value) for value in override.values() if isinstance(value, bytes))
     texts = sum(map(_text_size, (job.id, job.lane, override.get("E", ""))))
     metadata = 0 if job.metadata is None else len(pack_value(job.metadata, "metadata"))
-    return _RECORD_BYTES + len(payload) + values + texts + metadata
+    limits = 0 if job.limits is None else len(pack_plain(from_shown(job.limits)))
+    return _RECORD_BYTES + len(payload) + values + texts + metadata + limits
 
 
 def _text_size(text: str) -> int:
     return 5 + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
-def _parts(
+def parts_of(
     batches: list[tuple[int, bytes]],
     common: Head,
     first: int,
     delays_us: array[int] | None,
-    ids: list[str] | None,
+    ids: Sequence[str | None] | None,
 ) -> list[Part]:
+    """The records of new jobs with sequence numbers from `first` on."""
     parts: list[Part] = []
     at = 0
     now = common["t"]
@@ -214,14 +228,14 @@ def _parts(
         head = {"n": number, "s": first + at, **common}
         if delays_us is not None:
             head["a"] = pack_words("q", [now + delay for delay in delays_us[at : at + number]])
-        if ids is not None:
+        if ids is not None and any(job_id is not None for job_id in ids[at : at + number]):
             head["i"] = ids[at : at + number]
         parts.append((kinds.ENQUEUE, head, packed))
         at += number
     return parts
 
 
-def _chosen(batches: list[tuple[int, bytes]], indexes: list[int]) -> list[tuple[int, bytes]]:
+def chosen_of(batches: list[tuple[int, bytes]], indexes: list[int]) -> list[tuple[int, bytes]]:
     """The batches with only the payloads at the indexes, ascending."""
     elements = [element for _, packed in batches for element in split_array(packed)]
     return [

@@ -9,6 +9,7 @@ from typing import Any
 from nobroker.clock import Clock
 from nobroker.errors import NobrokerError, NotLeasedError
 from nobroker.job import Job, JobState
+from nobroker.limits import discards
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
 from nobroker.state.machine import Head
@@ -20,6 +21,7 @@ from nobroker.stores.following import INDEXED, MOVED, Options
 from nobroker.stores.leasing import Leaser
 from nobroker.stores.looking import Looker
 from nobroker.stores.lookup import Lookup
+from nobroker.stores.mixed import MixedEnqueuer
 from nobroker.stores.moving import Mover
 from nobroker.stores.rows import index_rows
 from nobroker.stores.session import Session
@@ -39,6 +41,7 @@ class LogStore:
         self._session = session = Session(directory, name, options, clock)
         self._lookup = Lookup(session)
         self._enqueuer = Enqueuer(session, self._lookup)
+        self._mixed = MixedEnqueuer(session, self._lookup)
         self._leaser = Leaser(session)
         self._settler = Settler(session, self._lookup, self._leaser)
         self._looker = Looker(session, self._lookup)
@@ -67,7 +70,7 @@ class LogStore:
     # -- work
 
     def enqueue(self, new: NewJobs) -> Sequence[Job]:
-        jobs = self._enqueuer.enqueue(new)
+        jobs = self._mixed.enqueue((new,), False) if discards(new.limits) else self._enqueuer.enqueue(new)
         self._upkeep()
         return jobs
 
@@ -75,6 +78,11 @@ class LogStore:
         job = self._enqueuer.enqueue_one(new)
         self._upkeep()
         return job
+
+    def enqueue_all(self, groups: Sequence[NewJobs], all_new: bool) -> list[Job]:
+        jobs = self._mixed.enqueue(groups, all_new)
+        self._upkeep()
+        return jobs
 
     def restore(self, jobs: Iterable[Job]) -> int:
         added = self._enqueuer.restore(jobs)
@@ -118,9 +126,10 @@ class LogStore:
         error: str | None,
         delay_for: Callable[[int], int],
         dead: bool | None,
+        state: bytes | None,
         many: bool,
     ) -> list[Job]:
-        answer = self._settler.nack(jobs, error, delay_for, dead, many)
+        answer = self._settler.nack(jobs, error, delay_for, dead, state, many)
         self._upkeep()
         return answer
 
@@ -129,8 +138,8 @@ class LogStore:
     ) -> list[Job]:
         return self._settler.extend(jobs, timeout_us, progress, state, many)
 
-    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]:
-        return self._settler.release(jobs, delay_us, many)
+    def release(self, jobs: Sequence[JobRef], delay_us: int, state: bytes | None, many: bool) -> list[Job]:
+        return self._settler.release(jobs, delay_us, state, many)
 
     def cancel(self, job_id: str) -> Job:
         return self._settler.cancel(job_id)
@@ -140,8 +149,8 @@ class LogStore:
     def get(self, job_id: str) -> Job:
         return self._looker.get(job_id)
 
-    def stats(self, lane: str | None) -> QueueStats:
-        return self._looker.stats(lane)
+    def stats(self, lane: str | None, seqs: range | None) -> QueueStats:
+        return self._looker.stats(lane, seqs)
 
     def jobs(self, state: JobState | None, lane: str | None) -> Iterator[Job]:
         return self._looker.jobs(state, lane)
@@ -216,6 +225,7 @@ class LogStore:
                     mine = [seq for code in range(1, codes.COUNT) for seq in state.pages.having(code)]
                     head["h"] = self._digests(seq for seq in mine if state.pages.lane(seq) == lane)
                 end = session.append([(kinds.PURGE, head, b"")])
+                session.notify_freed()
         session.log.wait_durable(end)
         return total
 

@@ -50,19 +50,24 @@ class Looker:
                     self._session.spoil()
         raise self._lookup.missing(job_id)
 
-    def stats(self, lane: str | None) -> QueueStats:
+    def stats(self, lane: str | None, seqs: range | None) -> QueueStats:
         session = self._session
         with session.reading():
             now = self._current()
             state = session.state
-            total = state.pages.total
-            ready = total(codes.READY, lane) + total(codes.RETRY, lane)
-            delayed = total(codes.DELAYED, lane) + total(codes.RETRY_LATER, lane)
-            leased, done, dead = total(codes.LEASED, lane), total(codes.DONE, lane), total(codes.DEAD, lane)
-            outdated = frozenset(seq for seqs, *_ in state.outdated(now) for seq in seqs)
-            oldest = state.ready.oldest(None if lane is None else (lane,), outdated)
+            if seqs is None:
+                counts = [state.pages.total(code, lane) for code in range(codes.COUNT)]
+            else:
+                counts = state.pages.tally(seqs.start, seqs.stop - 1)
+            ready = counts[codes.READY] + counts[codes.RETRY]
+            delayed = counts[codes.DELAYED] + counts[codes.RETRY_LATER]
+            leased, done, dead = counts[codes.LEASED], counts[codes.DONE], counts[codes.DEAD]
+            outdated = frozenset(seq for many, *_ in state.outdated(now) for seq in many)
+            oldest = None
+            if seqs is None:
+                oldest = state.ready.oldest(None if lane is None else (lane,), outdated)
             for seq, lease in state.overdue(now):
-                if lane is None or lease.lane == lane:
+                if (lane is None or lease.lane == lane) and (seqs is None or seq in seqs):
                     leased -= 1
                     entry = state.entry_of(seq, lease)
                     if entry.flags & CANCEL:
@@ -73,7 +78,7 @@ class Looker:
                         ready += 1
                         oldest = lease.deadline if oldest is None else min(oldest, lease.deadline)
             for seq in outdated:
-                if lane is None or state.pages.lane(seq) == lane:
+                if (lane is None or state.pages.lane(seq) == lane) and (seqs is None or seq in seqs):
                     dead += 1
                     if state.pages.code(seq) in (codes.READY, codes.RETRY):
                         ready -= 1
@@ -86,7 +91,7 @@ class Looker:
                 done,
                 dead,
                 ready + delayed + leased + done + dead,
-                None if oldest is None or not ready else max(0.0, (now - oldest) / 1e6),
+                None if oldest is None or not ready or seqs is not None else max(0.0, (now - oldest) / 1e6),
                 None in state.paused or (lane is not None and lane in state.paused),
                 session.log.bytes_used(),
             )

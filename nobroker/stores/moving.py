@@ -235,11 +235,11 @@ class Mover:
         if words is not None:
             shared["C"] = said_of(words)
         avail = column(head.get("a") or enqueued, index)
-        override = self._override(state, seq, avail)
+        override = self._override(state, seq, avail, head.get("w", False))
         own = ids[index] if ids else None
         return _Moved(seq, shared, enqueued, avail, own, override, decoded.element(index))
 
-    def _override(self, state: State, seq: int, avail: int) -> Head:
+    def _override(self, state: State, seq: int, avail: int, wall: bool) -> Head:
         code = state.pages.code(seq)
         entry = state.entries.get(seq)
         override: Head = {}
@@ -259,6 +259,8 @@ class Mover:
         elif entry is not None:
             override = {"s": "r"}
         if entry is not None:
+            if entry.wall != wall:
+                override["w"] = entry.wall
             self._add_entry(override, entry, seq, avail)
         ref = state.pages.ref(seq)
         if ref and code == codes.DONE:

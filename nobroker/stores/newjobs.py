@@ -121,6 +121,5 @@ class JobBatch(Sequence[Job]):
     def _made(self, at: int, payload: Any) -> Job:
         new, seq, head = self._new, self._first + at, self._head
         avail = head.get("a") or head["t"] if new.delays_us is None else head["t"] + new.delays_us[at]
-        return new_job(
-            new, head, f"{self._prefix}{seq}" if new.ids is None else new.ids[at], seq, avail, payload
-        )
+        own = None if new.ids is None else new.ids[at]
+        return new_job(new, head, f"{self._prefix}{seq}" if own is None else own, seq, avail, payload)

@@ -297,6 +297,8 @@ class Reader:
         if found.record.type == kinds.MOVE:
             packed = found.head.get("o", {}).get(index, {}).get(what)
             return packed if what == "E" or packed is None else unpack(packed)
+        if what == "J" and found.record.type != kinds.EXTEND:
+            return found.stated()
         said = found.value(index)
         if what == "E" or said is None:
             return said

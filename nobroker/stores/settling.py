@@ -75,6 +75,7 @@ class Settler:
         with session.transaction() as now:
             if not many and results is None and (seq := self._plainly_held(jobs[0])):
                 end = session.append_one(kinds.ACK, {"t": now, "q": [seq, seq]}, b"")
+                session.notify_freed()
                 found = None
             else:
                 found = self.sort_out(jobs)
@@ -82,6 +83,7 @@ class Settler:
                     self._refuse_one(jobs, found)
                 parts = self.ack_parts(found, results, now)
                 end = session.append(parts) if parts else session.log.position
+                session.notify_freed()
         session.log.wait_durable(end)
         if found is not None:
             self._refuse_many(jobs, found)
@@ -142,6 +144,9 @@ class Settler:
         with session.transaction() as now:
             found = self.sort_out(jobs)
             parts = self.ack_parts(found, [result for _, result in acks], now)
+            if parts and session.state.ready.of:  # what is free by that is free for the next lease
+                session.append(parts)
+                parts = []
             try:
                 taken = self._leaser.take(now, count, timeout_us, lanes) if count else None
             except CorruptLogError:
@@ -153,6 +158,8 @@ class Settler:
             end = session.append(parts) if parts else session.log.position
             if taken is not None:
                 self._leaser.leased(taken)
+            else:
+                session.notify_freed()
         leased = [] if taken is None else self._leaser.jobs(taken, end)
         return leased, [jobs[index] for index in found.lost], [jobs[index] for index in found.missing], end
 
@@ -162,6 +169,7 @@ class Settler:
         error: str | None,
         delay_for: Callable[[int], int],
         dead: bool | None,
+        state: bytes | None,
         many: bool,
     ) -> list[Job]:
         session = self._session
@@ -169,7 +177,10 @@ class Settler:
             found = self._open_only(jobs, many)
             end = session.log.position
             if found.held:
-                end = session.append([self._nack_part(found, error, delay_for, dead, now)])
+                kind, head, tail = self._nack_part(found, error, delay_for, dead, now)
+                if state is not None:
+                    head["J"] = state
+                end = session.append([(kind, head, tail)])
                 session.log.notify()
             answer = self._answer(found, now)
         session.log.wait_durable(end)
@@ -224,18 +235,20 @@ class Settler:
         self._refuse_many(jobs, found)
         return answer
 
-    def release(self, jobs: Sequence[JobRef], delay_us: int, many: bool) -> list[Job]:
+    def release(self, jobs: Sequence[JobRef], delay_us: int, state: bytes | None, many: bool) -> list[Job]:
         session = self._session
         with session.transaction() as now:
             found = self._open_only(jobs, many)
             if found.held:
-                state = session.state
+                leased = session.state.leased
                 avails = [
-                    now + delay_us if delay_us else min(now, state.leased[seq].place(seq))
-                    for seq, _ in found.held
+                    now + delay_us if delay_us else min(now, leased[seq].place(seq)) for seq, _ in found.held
                 ]
+                head: Head = {"t": now, "q": _singles(found), "a": avails}
+                if state is not None:
+                    head["J"] = state
                 flagged = [seq for seq, _ in found.held if self._is_flagged(seq)]
-                parts: list[Part] = [(kinds.RELEASE, {"t": now, "q": _singles(found), "a": avails}, b"")]
+                parts: list[Part] = [(kinds.RELEASE, head, b"")]
                 if flagged:  # cancelled while held: given back means finished
                     keep = now + session.options.keep_done_us
                     parts.append((kinds.CANCEL, {"t": now, "q": ranges_of(flagged), "k": keep}, b""))
@@ -258,6 +271,7 @@ class Settler:
             if code in codes.WAITING:
                 head: Head = {"t": now, "q": [seq, seq], "k": now + session.options.keep_done_us}
                 end = session.append([(kinds.CANCEL, head, b"")])
+                session.notify_freed()
             elif code == codes.LEASED:
                 end = session.append([(kinds.CANCEL, {"t": now, "g": [seq, seq]}, b"")])
             job = self._lookup.job(seq, now)

@@ -98,7 +98,13 @@ class Holding(Face):
             self._store.ack(refs, None, many=True)
 
     def nack(
-        self, job: JobRef, *, error: object = None, delay: float | None = None, dead: bool | None = None
+        self,
+        job: JobRef,
+        *,
+        error: object = None,
+        delay: float | None = None,
+        dead: bool | None = None,
+        state: Any = None,
     ) -> Job:
         """Say that a job failed: it is tried again later, or is dead when it is out of tries.
 
@@ -107,11 +113,15 @@ class Holding(Face):
             error: what went wrong; any text is made storable, 64 KiB of it are kept.
             delay: seconds until the next try, instead of the backoff policy's.
             dead: True: no further try. False: a further try whatever `max_attempts` says.
+            state: as in `extend`: written together with the failure. None: as it was.
 
         Returns:
             The job as it is now.
+
+        Raises:
+            SerializationError: a state that is not stored; nothing was written.
         """
-        return self._nack([ref(job)], error, delay, dead, many=False)[0]
+        return self._nack([ref(job)], error, delay, dead, state, many=False)[0]
 
     def nack_many(
         self,
@@ -120,13 +130,20 @@ class Holding(Face):
         error: object = None,
         delay: float | None = None,
         dead: bool | None = None,
+        state: Any = None,
     ) -> list[Job]:
         """`nack` for all that are still held; `NotLeasedError` afterwards when some were not."""
         refs = [ref(job) for job in jobs]
-        return self._nack(refs, error, delay, dead, many=True)
+        return self._nack(refs, error, delay, dead, state, many=True)
 
     def _nack(
-        self, jobs: Sequence[JobRef], error: object, delay: float | None, dead: bool | None, many: bool
+        self,
+        jobs: Sequence[JobRef],
+        error: object,
+        delay: float | None,
+        dead: bool | None,
+        state: Any,
+        many: bool,
     ) -> list[Job]:
         fixed = arguments.optional_seconds("delay", delay)
         if dead is not None:
@@ -139,7 +156,8 @@ class Holding(Face):
             return arguments.seconds("backoff delay", min(backoff.delay_for(attempts), arguments.MAX_SECONDS))
 
         text = None if error is None else storable_text(error)
-        return self._store.nack(jobs, text, delay_for, dead, many) if jobs else []
+        packed = None if state is None else pack_value(state, "state")
+        return self._store.nack(jobs, text, delay_for, dead, packed, many) if jobs else []
 
     def extend(self, job: JobRef, seconds: float, *, progress: Any = None, state: Any = None) -> Job:
         """Hold a job longer: its deadline becomes now + `seconds`.
@@ -168,17 +186,20 @@ class Holding(Face):
         packed_state = None if state is None else pack_value(state, "state")
         return self._store.extend(jobs, timeout, packed_progress, packed_state, many) if jobs else []
 
-    def release(self, job: JobRef, *, delay: float = 0.0) -> Job:
+    def release(self, job: JobRef, *, delay: float = 0.0, state: Any = None) -> Job:
         """Give a job back unrun: the attempt is given back too, and it keeps its place (unless `delay` says
-        later).
+        later). `state` as in `extend`.
         """
-        return self._store.release([ref(job)], arguments.seconds("delay", delay), many=False)[0]
+        return self._release([ref(job)], delay, state, many=False)[0]
 
-    def release_many(self, jobs: Iterable[JobRef], *, delay: float = 0.0) -> list[Job]:
+    def release_many(self, jobs: Iterable[JobRef], *, delay: float = 0.0, state: Any = None) -> list[Job]:
         """`release` for all that are still held; `NotLeasedError` afterwards when some were not."""
-        refs = [ref(job) for job in jobs]
+        return self._release([ref(job) for job in jobs], delay, state, many=True)
+
+    def _release(self, jobs: Sequence[JobRef], delay: float, state: Any, many: bool) -> list[Job]:
         delay_us = arguments.seconds("delay", delay)
-        return self._store.release(refs, delay_us, many=True) if refs else []
+        packed = None if state is None else pack_value(state, "state")
+        return self._store.release(jobs, delay_us, packed, many) if jobs else []
 
     # -- for the worker
 

@@ -26,9 +26,26 @@ class Looking(Face):
         """
         return self._store.get(id_of(job_id))
 
-    def stats(self, *, lane: str | None = None) -> QueueStats:
-        """Counts by state, of all or of one lane."""
-        return self._store.stats(arguments.optional_lane(lane))
+    def stats(self, *, lane: str | None = None, seqs: range | None = None) -> QueueStats:
+        """Counts by state: of all jobs, of those of one lane, or of those with these sequence numbers.
+
+        Args:
+            lane: of this lane.
+            seqs: of these, without gaps, as one `enqueue_many` or `enqueue_all` gives them:
+                `range(jobs[0].seq, jobs[-1].seq + 1)`. Finished ones count until they are forgotten: `total`
+                is how many are known. `oldest_ready_age` is None.
+
+        Raises:
+            ValueError: both are given, or a range with a step.
+        """
+        if seqs is not None:
+            if type(seqs) is not range:
+                raise TypeError(f"seqs must be a range, not {type(seqs).__name__}")
+            if seqs.step != 1:
+                raise ValueError(f"seqs must be a range without gaps, not {seqs!r}")
+            if lane is not None:
+                raise ValueError("give lane or seqs, not both")
+        return self._store.stats(arguments.optional_lane(lane), seqs)
 
     def list_jobs(
         self, state: JobState | str | None = None, *, limit: int | None = None, lane: str | None = None

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nobroker import arguments
-from nobroker.job import Job
+from nobroker.job import Job, NewJob
 from nobroker.limits import Limit, worded
 from nobroker.stores.base import NewJobs
 from nobroker.values import pack_batches, pack_list, pack_value
 from nobroker.verbs.face import Face
+from nobroker.verbs.mixing import grouped
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -90,7 +91,7 @@ class Producing(Face):
 
         Returns:
             A sequence of `Job`s, made when looked at. With `job_ids`, repeats and known ids have one entry
-            each, with `created=False`.
+            each, with `created=False`. The sequence numbers of those created follow each other.
 
         Raises:
             ValueError: a wrong number of ids or delays, or more than 256 MiB at once.
@@ -110,6 +111,35 @@ class Producing(Face):
             _same_length("delays", len(new.delays_us), count)
         return self._store.enqueue(new)
 
+    def enqueue_all(self, jobs: Iterable[NewJob], *, all_new: bool = False) -> list[Job]:
+        """Add jobs of any kinds, lanes and times with one write: all or none.
+
+        Args:
+            jobs: any iterable; it is walked before anything is locked. Neighbours whose options are equal,
+                but perhaps for ids and delays, share records.
+            all_new: write nothing when an id is known already, or repeated.
+
+        Returns:
+            One `Job` for each, in order; known ids and repeats with `created=False`. The sequence numbers of
+            those created follow each other.
+
+        Raises:
+            TypeError, ValueError: names the job and the option, as `jobs[3].delay`; or more than 256 MiB.
+            SerializationError: a value is not stored, as `jobs[3].payload`.
+            JobExistsError: `all_new`, and an id was not; nothing was written.
+            QueueFullError: the log would pass `max_bytes`.
+        """
+        arguments.flag("all_new", all_new)
+        groups = grouped(jobs, self._options)
+        return self._store.enqueue_all(groups, all_new) if groups else []
+
+    def _options(self, job: NewJob, where: str) -> NewJobs:
+        when = (job.priority, job.delay, job.run_at, job.max_attempts, job.expires_in)
+        new = self._new([], 0, *when, job.metadata, job.lane, where)
+        if job.limits is not None:
+            new.limits = worded(job.limits, where)
+        return new
+
     def _new(
         self,
         batches: list[tuple[int, bytes]],
@@ -121,24 +151,27 @@ class Producing(Face):
         expires_in: float | None,
         metadata: Any,
         lane: str,
+        where: str = "",
     ) -> NewJobs:
         new = NewJobs(batches, count, self.max_attempts)
         if priority != 0 or type(priority) is not int:
-            new.priority = arguments.whole("priority", priority, -_PRIORITY - 1, _PRIORITY)
+            new.priority = arguments.whole(where + "priority", priority, -_PRIORITY - 1, _PRIORITY)
         if delay != 0.0 or type(delay) is bool:
-            new.delay_us = arguments.seconds("delay", delay)
+            new.delay_us = arguments.seconds(where + "delay", delay)
         if run_at is not None:
-            new.run_at_us = arguments.wall_time("run_at", run_at)
+            new.run_at_us = arguments.wall_time(where + "run_at", run_at)
             if new.delay_us:
-                raise ValueError("give delay or run_at, not both")
+                raise ValueError(f"give {where}delay or run_at, not both")
         if max_attempts is not None:
-            new.max_attempts = arguments.whole("max_attempts", max_attempts, 1, arguments.MAX_ATTEMPTS)
+            new.max_attempts = arguments.whole(
+                where + "max_attempts", max_attempts, 1, arguments.MAX_ATTEMPTS
+            )
         if expires_in is not None:
-            new.expires_us = arguments.seconds("expires_in", expires_in, positive=True)
+            new.expires_us = arguments.seconds(where + "expires_in", expires_in, positive=True)
         if metadata is not None:
-            new.metadata = pack_value(metadata, "metadata")
+            new.metadata = pack_value(metadata, where + "metadata")
         if lane != "":
-            new.lane = arguments.lane("lane", lane)
+            new.lane = arguments.lane(where + "lane", lane)
         return new
 
 

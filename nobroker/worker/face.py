@@ -27,7 +27,9 @@ class Worker:
         handler: called with each `Job`, in one of `concurrency` threads. May be ``async def``: then all calls
             run on one event loop, `concurrency` of them at a time. What it returns is stored as the job's
             result, unless it is None; a value that can't be stored is logged and dropped, the job is done
-            all the same. An `Exception` is a failure of the job (`Queue.nack`); `SystemExit`,
+            all the same. An `Exception` is a failure of the job (`Queue.nack`), unless it is a verdict, which
+            says itself what becomes of the job: `RetryLater` (given back, no attempt counted), `Dead` (no
+            further try), `Failed` (a failure with a delay or an end of its own). `SystemExit`,
             `KeyboardInterrupt` and the like also stop the worker and are raised by `run`.
         concurrency: handlers at a time, 1 to 1,024.
         poll_interval: seconds between looks at an empty queue. New jobs wake the worker; this is for when
@@ -82,6 +84,7 @@ class Worker:
         self.stats = WorkerStats()
         self._running = threading.Lock()
         self._stop_asked = False
+        self._stopped = False
         self._run: Run | None = None
 
     def __repr__(self) -> str:
@@ -95,6 +98,15 @@ class Worker:
         self._stop_asked = True
         if (run := self._run) is not None:
             run.stop("stop")
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run was asked to end: by `stop`, a signal, an idle timeout, a closed queue, a failure.
+
+        Handlers that take long may look at it. After the run it stays what it was until the next one begins.
+        """
+        run = self._run
+        return self._stop_asked or (self._stopped if run is None else run.stopping)
 
     def run(self) -> WorkerStats:
         """Work until `stop`, a signal, `max_jobs` or `idle_timeout` ends it, or the queue is closed.
@@ -126,8 +138,8 @@ class Worker:
             with catching if self.handle_signals else nullcontext():
                 Conductor(run, self.handler, self.concurrency).conduct()
         finally:
+            self._stopped, self._stop_asked = self.stopping, False
             self._run = None
-            self._stop_asked = False
             self._running.release()
         if run.failure is not None:
             raise run.failure

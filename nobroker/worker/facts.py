@@ -20,6 +20,12 @@ def job_failed(job: Job, error: str, after: Job) -> None:
          state=str(after.state), error=error.partition("\n")[0])  # fmt: skip
 
 
+def job_given_back(job: Job, delay_s: float, after: Job) -> None:
+    """Its handler asked for that; no attempt was counted."""
+    _say(logging.INFO, "job_given_back", job=job.id, attempt=job.attempts, delay_s=delay_s,
+         state=str(after.state))  # fmt: skip
+
+
 def lease_lost(job: Job, during: str) -> None:
     """Somebody else may have run, or be running, the job."""
     _say(logging.WARNING, "lease_lost", job=job.id, attempt=job.attempts, during=during)

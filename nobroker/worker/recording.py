@@ -21,6 +21,7 @@ from nobroker.worker import facts
 from nobroker.worker.calling import error_text
 from nobroker.worker.durability import Durability
 from nobroker.worker.run import Hand, Held, Run
+from nobroker.worker.verdicts import Dead, Failed, RetryLater, Verdict
 
 T = TypeVar("T")
 
@@ -113,23 +114,20 @@ class Recorder:
             self._durability.expect(ticket, recorded)
 
     def fail(self, hand: Hand, error: BaseException) -> None:
-        """Nack the running job."""
+        """Write down what becomes of the running job, whose handler raised."""
         held = hand.running
         if held is None:
             return
-        text = error_text(error)
+        doing = "release" if isinstance(error, RetryLater) else "nack"
         try:
-            after = self._persist("nack", [(held, None)], lambda: self._run.queue.nack(held.job, error=text))
+            self._persist(doing, [(held, None)], lambda: self._fail_once(held.job, error))
         except GaveUp:
             if self._run.abandoned:
                 return
         except NotLeasedError:
-            self._lost(held.job, "nack")
+            self._lost(held.job, doing)
         except JobNotFoundError:
-            self._lost(held.job, "nack") if held.lost else facts.job_gone(held.job, "nack")
-        else:
-            facts.job_failed(held.job, text, after)
-            self._run.count(failed=1, dead=int(after.state is JobState.DEAD))
+            self._lost(held.job, doing) if held.lost else facts.job_gone(held.job, doing)
         with self._run.changed:
             hand.running = None
             self._run.last_busy = time.monotonic()
@@ -160,6 +158,36 @@ class Recorder:
                 facts.released([one.job for one in held])
         with self._run.changed:
             hand.todo.clear()
+
+    def _fail_once(self, job: Job, error: BaseException) -> None:
+        if isinstance(error, Verdict):
+            try:
+                return self._apply(job, error)
+            except (
+                AttributeError,
+                TypeError,
+                ValueError,
+            ) as broken:  # a verdict that was changed, or not made
+                error = broken
+        self._nack(job, error)
+
+    def _apply(self, job: Job, verdict: Verdict) -> None:
+        """Do as a verdict says."""
+        if isinstance(verdict, RetryLater):
+            after = self._run.queue.release(job, delay=verdict.delay, state=verdict.state)
+            facts.job_given_back(job, verdict.delay, after)
+        elif isinstance(verdict, Dead):
+            self._nack(job, verdict.reason, dead=True, state=verdict.state)
+        elif isinstance(verdict, Failed):
+            self._nack(job, verdict.error, delay=verdict.delay, dead=verdict.dead, state=verdict.state)
+        else:
+            self._nack(job, verdict)
+
+    def _nack(self, job: Job, error: str | BaseException, **how: Any) -> None:
+        text = error_text(error) if isinstance(error, BaseException) else error
+        after = self._run.queue.nack(job, error=text, **how)
+        facts.job_failed(job, text, after)
+        self._run.count(failed=1, dead=int(after.state is JobState.DEAD))
 
     def _settle_once(
         self, hand: Hand, pairs: list[tuple[Job, Any]], more: bool

@@ -37,10 +37,18 @@ class WorkQueue(Protocol):
     @property
     def visibility_timeout(self) -> float: ...
     def ack(self, job: Any, *, result: Any = None) -> Any: ...
-    def nack(self, job: Any, *, error: Any = None) -> Job: ...
+    def nack(
+        self,
+        job: Any,
+        *,
+        error: Any = None,
+        delay: float | None = None,
+        dead: bool | None = None,
+        state: Any = None,
+    ) -> Job: ...
     def extend(self, job: Any, seconds: float) -> Job: ...
     def extend_many(self, jobs: Any, seconds: float) -> Any: ...
-    def release(self, job: Any) -> Any: ...
+    def release(self, job: Any, *, delay: float = 0.0, state: Any = None) -> Job: ...
     def release_many(self, jobs: Any) -> Any: ...
     def _wait_lease(
         self, count: int, *, wait: float, lanes: Sequence[str] | None, stop: Callable[[], bool]
@@ -59,8 +67,8 @@ class WorkerStats:
     Attributes:
         leased: jobs taken from the queue; those given back unrun are among them.
         succeeded: acks that are on disk.
-        failed: nacks, because the handler raised.
-        dead: those of `failed` that were the last attempt.
+        failed: nacks, because the handler raised; jobs that it gave back by `RetryLater` are not among them.
+        dead: those of `failed` that got no further try.
         lost_leases: handlers that ended after their lease was gone; the job may have run twice.
     """
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nobroker import BackoffPolicy, JobState, Queue, QueueFullError, Worker
+from nobroker import BackoffPolicy, JobState, NewJob, Queue, QueueFullError, Worker
 from nobroker_tools.importer import IMPORTERS
 
 from .conftest import Opener
@@ -47,6 +47,9 @@ WAYS: dict[str, Callable[[Queue, int], Any]] = {
         [1] * 50, job_ids=[f"{number}-{index}-{'i' * 200}" for index in range(50)]
     ),
     "many with delays": lambda queue, number: queue.enqueue_many([1] * 1500, delays=range(1500)),
+    "all": lambda queue, number: queue.enqueue_all(
+        NewJob(1, priority=n % 2, job_id=f"{number}-{n}-{'i' * 99}", metadata=n) for n in range(50)
+    ),
     "large": lambda queue, number: queue.enqueue("x" * 20_000),
     "import": lambda queue, number: IMPORTERS["jsonl"](_lines([number] * 100), queue, id_field=None),
     "import with ids": lambda queue, number: IMPORTERS["jsonl"](

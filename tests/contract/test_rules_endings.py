@@ -65,6 +65,24 @@ class TestRule13Expiry:
         assert counts(queue) == (0, 0, 0, 0, 1)
         assert queue.lease(5) == []
 
+    @pytest.mark.parametrize("times", [0, 1, 2])
+    @pytest.mark.parametrize("compacted", [False, True])
+    def test_one_whose_time_passed_while_it_was_held_and_that_was_given_back(
+        self, open_queue: Opener, clock: ManualClock, times: int, compacted: bool
+    ) -> None:
+        queue = open_queue()
+        queue.enqueue(1, expires_in=10)
+        for _ in range(times):
+            queue.release(take(queue))
+            if compacted:
+                queue.compact()
+                queue = open_queue.reopen(queue)
+        job = take(queue)
+        clock.advance(11)
+        assert queue.release(job).state == "dead"
+        assert queue.lease_one() is None
+        assert counts(queue) == (0, 0, 0, 0, 1)
+
     def test_one_in_hand_is_not_touched(self, queue: Queue, clock: ManualClock) -> None:
         queue.enqueue(1, expires_in=10)
         job = take(queue)
@@ -239,3 +257,17 @@ class TestDates:
         clock.step_wall(-7200)
         clock.advance(100)
         assert drain(queue) == ["dated"]
+
+    def test_also_where_its_log_is_read_from_the_first_record(
+        self, open_queue: Opener, clock: ManualClock, tmp_path: Path
+    ) -> None:
+        queue = open_queue()
+        queue.enqueue("dated", run_at=clock.wall_us() / 1e6)
+        queue.nack(take(queue), delay=100)
+        queue.compact()
+        copy = open_queue.scanned(queue.name, tmp_path / "copy")
+        clock.step_wall(3600)
+        assert copy.lease_one() is None
+        clock.step_wall(-7200)
+        clock.advance(100)
+        assert drain(copy) == ["dated"]

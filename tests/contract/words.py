@@ -21,8 +21,10 @@ def drain(queue: Queue) -> list[object]:
     return found
 
 
-def counts(queue: Queue, lane: str | None = None) -> tuple[int, int, int, int, int]:
+def counts(
+    queue: Queue, lane: str | None = None, *, seqs: range | None = None
+) -> tuple[int, int, int, int, int]:
     """(ready, delayed, leased, done, dead)"""
-    stats = queue.stats(lane=lane)
+    stats = queue.stats(lane=lane, seqs=seqs)
     assert stats.total == stats.ready + stats.delayed + stats.leased + stats.done + stats.dead
     return (stats.ready, stats.delayed, stats.leased, stats.done, stats.dead)

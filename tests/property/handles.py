@@ -177,6 +177,9 @@ class Handles(RuleBasedStateMachine):
         for lane in (None, "", "a"):
             stats = queue.stats(lane=lane)
             assert (stats.ready, stats.delayed, stats.leased, stats.done, stats.dead) == view.counts(lane)
+        some = range(self.top_seq // 3, self.top_seq - self.top_seq // 4)
+        stats = queue.stats(seqs=some)
+        assert (stats.ready, stats.delayed, stats.leased, stats.done, stats.dead) == view.counts(seqs=some)
         self._oldest(queue, view.order(), view)
         for job in self.made[-2:]:
             if job.id in view.ids:

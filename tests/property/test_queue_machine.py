@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from nobroker import Job, JobNotFoundError, NotLeasedError
+from nobroker import Job, JobExistsError, JobNotFoundError, NewJob, NotLeasedError
 
 from .handles import LANES, Handles, handles
 from .model import shown
@@ -108,6 +108,35 @@ class QueueMachine(Handles):
             if job.created:
                 model.add(job, own=ids is not None, wall=False, payload=payload)
 
+    @rule(
+        h=handles,
+        kinds=st.lists(st.tuples(priorities, lanes, seconds, st.none() | own_ids), min_size=1, max_size=8),
+        times=st.sampled_from([1, 1, 40]),
+        all_new=st.booleans(),
+    )
+    def enqueue_all(self, h: int, kinds: list[Any], times: int, all_new: bool) -> None:
+        model = self.write()
+        jobs = [
+            NewJob(self.payload(), priority=priority, lane=lane, delay=delay, job_id=own)
+            for priority, lane, delay, own in kinds
+            for _ in range(times)
+        ]
+        known = set(model.ids)
+        own_ones = [job.job_id for job in jobs if job.job_id is not None]
+        if all_new and (known.intersection(own_ones) or len(set(own_ones)) < len(own_ones)):
+            with pytest.raises(JobExistsError):
+                self.queue(h).enqueue_all(jobs, all_new=True)
+            return
+        made = self.queue(h).enqueue_all(jobs, all_new=all_new)
+        self.check_new(made)
+        created = [job.seq for job in made if job.created]
+        assert created == list(range(created[0], created[0] + len(created))) if created else True
+        for new, job in zip(jobs, made, strict=True):
+            assert job.created == (new.job_id is None or new.job_id not in known)
+            known.add(job.id)
+            if job.created:
+                model.add(job, own=new.job_id is not None, wall=False, payload=new.payload)
+
     # -- taking out
 
     @rule(
@@ -183,19 +212,21 @@ class QueueMachine(Handles):
         error=st.none() | st.sampled_from(["e", "f"]),
         delay=st.none() | seconds,
         dead=st.sampled_from([None, None, True, False]),
+        state=values,
     )
     def nack(
-        self, h: int, picked: list[int], error: str | None, delay: float | None, dead: bool | None
+        self, h: int, picked: list[int], error: str | None, delay: float | None, dead: bool | None, state: Any
     ) -> None:
         queue, jobs = self.queue(h), self.some(picked)
         many = len(jobs) > 1
 
         def effect(seq: int) -> None:
             wait = queue.backoff.delay_for(self.model.jobs[seq].attempts) if delay is None else delay
-            self.model.nack(seq, error, round(wait * 1e6), dead)
+            self.model.nack(seq, error, round(wait * 1e6), dead, state)
 
         verb = queue.nack_many if many else queue.nack
-        self.apply(jobs, many, lambda jobs: verb(jobs, error=error, delay=delay, dead=dead), effect)
+        said = {"error": error, "delay": delay, "dead": dead, "state": state}
+        self.apply(jobs, many, lambda jobs: verb(jobs, **said), effect)
 
     @precondition(lambda self: self.held)
     @rule(
@@ -217,16 +248,16 @@ class QueueMachine(Handles):
         )
 
     @precondition(lambda self: self.held)
-    @rule(h=handles, picked=st.lists(picks, min_size=1, max_size=10), delay=seconds)
-    def release(self, h: int, picked: list[int], delay: float) -> None:
+    @rule(h=handles, picked=st.lists(picks, min_size=1, max_size=10), delay=seconds, state=values)
+    def release(self, h: int, picked: list[int], delay: float, state: Any) -> None:
         queue, jobs = self.queue(h), self.some(picked)
         many = len(jobs) > 1
         verb = queue.release_many if many else queue.release
         self.apply(
             jobs,
             many,
-            lambda jobs: verb(jobs, delay=delay),
-            lambda seq: self.model.release(seq, round(delay * 1e6)),
+            lambda jobs: verb(jobs, delay=delay, state=state),
+            lambda seq: self.model.release(seq, round(delay * 1e6), state),
         )
 
     # -- managing

@@ -40,9 +40,9 @@ verbs = st.one_of(
     st.tuples(st.just("lease"), st.sampled_from([1, 3, 100]), st.sampled_from([2, 60])),
     st.tuples(st.just("ack"), some),
     st.tuples(st.just("result"), one),
-    st.tuples(st.just("nack"), some, st.sampled_from([0, 5]), st.booleans()),
+    st.tuples(st.just("nack"), some, st.sampled_from([0, 5]), st.booleans(), st.sampled_from([None, "n"])),
     st.tuples(st.just("extend"), some),
-    st.tuples(st.just("release"), some),
+    st.tuples(st.just("release"), some, st.sampled_from([None, "r"])),
     st.tuples(st.just("cancel"), one),
     st.tuples(st.just("requeue")),
     st.tuples(st.just("drop")),
@@ -105,14 +105,14 @@ class Scribe:
         for job in self.pick([number]):
             self.queue.ack(job, result={"r": 1})
 
-    def _nack(self, numbers: list[int], delay: int, told: bool) -> None:
-        self.queue.nack_many(self.pick(numbers), error="e" if told else None, delay=delay)
+    def _nack(self, numbers: list[int], delay: int, told: bool, state: Any) -> None:
+        self.queue.nack_many(self.pick(numbers), error="e" if told else None, delay=delay, state=state)
 
     def _extend(self, numbers: list[int]) -> None:
         self.queue.extend_many(self.pick(numbers), 30, progress=1, state="s")
 
-    def _release(self, numbers: list[int]) -> None:
-        self.queue.release_many(self.pick(numbers))
+    def _release(self, numbers: list[int], state: Any) -> None:
+        self.queue.release_many(self.pick(numbers), state=state)
 
     def _cancel(self, number: int) -> None:
         if self.ids:

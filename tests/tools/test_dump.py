@@ -59,9 +59,9 @@ def everything(directory: Path) -> Queue:
     held = {job.payload: job for job in queue.lease(5)}
     queue.ack(held["done"], result=[1, {"x": b"y"}])
     queue.nack(held["retry"], error="no \x1b[31mluck\nat all")
-    queue.nack(held["dead"], error="fatal", dead=True)
+    queue.nack(held["dead"], error="fatal", dead=True, state={"tried": b"1"})
     queue.extend(held["released"], 60, progress=0.5, state={"step": 3})
-    queue.release(held["released"])
+    queue.release(held["released"], state={"step": 4})
     queue.extend(held["held"], 3600)
     queue.enqueue("gone", job_id="gone")
     queue.cancel("gone")
@@ -174,7 +174,8 @@ def test_events_are_one_line_per_job(full: Queue) -> None:
         ("released", 0.5, {"step": 3}),
         ("held", None, None),
     ]
-    assert by_event["release"][0]["id"] == "released"
+    assert [from_jsonable(line.get("job_state")) for line in by_event["nack"]] == [None, {"tried": b"1"}]
+    assert (by_event["release"][0]["id"], by_event["release"][0]["job_state"]) == ("released", {"step": 4})
     assert (by_event["cancel"][0]["id"], by_event["cancel"][0]["state"]) == ("gone", "done")
 
 

@@ -140,13 +140,24 @@ class FakeQueue:
             pack_value(result, "result")
             self._ack(job, result)
 
-    def nack(self, job: Job, *, error: Any = None) -> Job:
+    def nack(
+        self,
+        job: Job,
+        *,
+        error: Any = None,
+        delay: float | None = None,
+        dead: bool | None = None,
+        state: Any = None,
+    ) -> Job:
         with self._changed:
             self._enter("nack", [job.id])
+            pack_value(state, "state")
             held = self._held(job)
             held.last_error = error
-            held.state = JobState.DEAD if held.attempts >= held.max_attempts else JobState.READY
-            self._ready_at[job.id] = time.monotonic() + self.retry_delay
+            held.job_state = held.job_state if state is None else state
+            final = held.attempts >= held.max_attempts if dead is None else dead
+            held.state = JobState.DEAD if final else JobState.READY
+            self._ready_at[job.id] = time.monotonic() + (self.retry_delay if delay is None else delay)
             self._changed.notify_all()
             return replace(held)
 
@@ -160,10 +171,15 @@ class FakeQueue:
             self._enter("extend_many", [job.id for job in jobs])
             return self._each(jobs, lambda job: self._extend(job, seconds))
 
-    def release(self, job: Job) -> Job:
+    def release(self, job: Job, *, delay: float = 0.0, state: Any = None) -> Job:
         with self._changed:
             self._enter("release", [job.id])
-            return self._release(job)
+            pack_value(state, "state")
+            given = self._release(job)
+            self._ready_at[job.id] = time.monotonic() + delay
+            if state is not None:
+                given.job_state = self.jobs[job.id].job_state = state
+            return given
 
     def release_many(self, jobs: Sequence[Job]) -> list[Job]:
         with self._changed:

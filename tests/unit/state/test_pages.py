@@ -44,6 +44,14 @@ class PagesMachine(RuleBasedStateMachine):
         self.pages.add(first, last, code, "")
         self.known.update(dict.fromkeys(range(first, last + 1), (code, "")))
 
+    @rule(first=places, length=st.sampled_from([-5, 0, 1, 30, 2 * SIZE, 2**60]))
+    def tally(self, first: int, length: int) -> None:
+        last = first + length - 1
+        found = Counter(code for seq, (code, _) in self.known.items() if first <= seq <= last)
+        expected = [found[code] for code in range(codes.COUNT)]
+        expected[codes.NONE] = max(length, 0) - sum(expected[1:])
+        assert self.pages.tally(first, last) == expected
+
     @rule(seq=places, code=any_code)
     def put(self, seq: int, code: int) -> None:
         old = self.known.get(seq, (codes.NONE, ""))[0]

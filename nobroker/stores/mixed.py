@@ -1,0 +1,169 @@
+"""Jobs of several kinds in one call: all of them or none.
+
+Invariants
+- One lock, one group of records, one sync.
+- Those that are created have sequence numbers that follow each other, in the order given.
+- What a limit discards is written nowhere: whoever enqueued it is told.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from nobroker.errors import JobExistsError
+from nobroker.job import Job, JobState
+from nobroker.state.machine import Head
+from nobroker.state.owned import id_digests
+from nobroker.stores.base import NewJobs
+from nobroker.stores.enqueueing import chosen_of, parts_of, size_of, sort_out
+from nobroker.stores.lookup import Lookup
+from nobroker.stores.newjobs import JobBatch, common_head
+from nobroker.stores.session import Part, Session
+
+
+class MixedEnqueuer:
+    """Appends groups of jobs that are alike."""
+
+    def __init__(self, session: Session, lookup: Lookup) -> None:
+        self._session = session
+        self._lookup = lookup
+
+    def enqueue(self, groups: Sequence[NewJobs], all_new: bool) -> list[Job]:
+        """Add jobs that are not known yet, each id once.
+
+        Raises:
+            JobExistsError: with `all_new`, when an id is known or repeated; nothing was added.
+        """
+        session = self._session
+        ids = list(_own(groups))
+        digests = id_digests(ids)
+        known: dict[str, int] = {}
+        existing: dict[str, Job] = {}
+        made: list[Sequence[Job]] = []
+        with session.transaction() as now:
+            fresh = not ids or session.state.ids.all_new(digests)
+            if not fresh:
+                known, first_at = sort_out(self._lookup, ids)
+                fresh = len(first_at) == len(ids)
+                existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
+            end = session.log.position
+            if fresh or not all_new:
+                new = groups if fresh else _not_known(groups, known)
+                if new:
+                    end = self._append(new, now, made)
+        session.log.wait_durable(end)
+        if not fresh and all_new:
+            raise self._exists(ids, known)
+        jobs: Iterator[Job] = chain.from_iterable(made)
+        return list(jobs) if fresh else list(_answers(groups, jobs, existing))
+
+    def _append(self, groups: Sequence[NewJobs], now: int, made: list[Sequence[Job]]) -> int:
+        session = self._session
+        rooms = list(self._rooms(groups))
+        taken = [
+            new if room >= new.count else _part_of(new, list(range(room)))
+            for new, room in zip(groups, rooms, strict=True)
+        ]
+        session.room_for(sum(size_of(new, new.batches, _own([new])) for new in taken))
+        session.reserve(sum(new.count for new in taken), 0)
+        prefix, seq = session.reader.prefix, session.state.next_seq
+        parts: list[Part] = []
+        for new, given, room in zip(taken, groups, rooms, strict=True):
+            head = common_head(new, now)
+            parts += parts_of(new.batches, head, seq, new.delays_us, new.ids)
+            made.append(JobBatch(prefix, new, head, seq))
+            if new is not given:
+                made.append(_discarded(given, head, room))
+            seq += new.count
+        if not parts:
+            return session.log.position
+        end = session.append(parts)
+        session.log.notify()
+        return end
+
+    def _rooms(self, groups: Sequence[NewJobs]) -> Iterator[int]:
+        """How many jobs of each group their limits let in."""
+        gates = self._session.state.ready.gates
+        entered: Counter[str] = Counter()
+        for new in groups:
+            room = new.count
+            keys = () if new.limits is None else new.limits.get("k", ())
+            for key, limit, *discard in keys:
+                if discard:
+                    known = gates[key].jobs if key in gates else 0
+                    room = min(room, max(0, limit - known - entered[key]))
+            for key, *_ in keys:
+                entered[key] += room
+            yield room
+
+    def _exists(self, ids: list[str], known: dict[str, int]) -> JobExistsError:
+        seen: set[str] = set()
+        for job_id in ids:
+            if job_id in known or job_id in seen:
+                break
+            seen.add(job_id)
+        what = "is known already" if job_id in known else "is given twice"
+        where = self._session.log.path
+        return JobExistsError(f"job_id {job_id!r} {what} in {where}; none of the jobs was added", job_id)
+
+
+def _own(groups: Iterable[NewJobs]) -> Iterator[str]:
+    """The callers' own ids, in order."""
+    return (job_id for new in groups for job_id in new.ids or () if job_id is not None)
+
+
+def _not_known(groups: Sequence[NewJobs], known: dict[str, int]) -> list[NewJobs]:
+    """What is to be added: ids that are known, and repeats, left out."""
+    seen: set[str | None] = set(known)
+    found: list[NewJobs] = []
+    for new in groups:
+        indexes = []
+        for index, job_id in enumerate(new.ids or [None] * new.count):
+            if job_id is None or job_id not in seen:
+                seen.add(job_id)
+                indexes.append(index)
+        if len(indexes) == new.count:
+            found.append(new)
+        elif indexes:
+            found.append(_part_of(new, indexes))
+    return found
+
+
+def _part_of(new: NewJobs, indexes: list[int]) -> NewJobs:
+    """The same with some of its jobs only."""
+    part = NewJobs(chosen_of(new.batches, indexes), len(indexes), new.max_attempts)
+    part.priority, part.lane, part.metadata, part.limits = new.priority, new.lane, new.metadata, new.limits
+    part.delay_us, part.run_at_us, part.expires_us = new.delay_us, new.run_at_us, new.expires_us
+    if new.delays_us is not None:
+        part.delays_us = array("q", [new.delays_us[index] for index in indexes])
+    if new.ids is not None:
+        part.ids = [new.ids[index] for index in indexes]
+    return part
+
+
+def _discarded(new: NewJobs, head: Head, start: int) -> list[Job]:
+    """What is told of the jobs from an index on, which are not taken in."""
+    jobs = JobBatch("", new, head, 0)[start:]
+    for index, job in enumerate(jobs, start):
+        own = None if new.ids is None else new.ids[index]
+        job.id, job.seq = own or "", 0
+        job.state, job.created, job.last_error = JobState.DONE, False, "discarded: its key has no room"
+    return jobs
+
+
+def _answers(groups: Sequence[NewJobs], made: Iterator[Job], existing: dict[str, Job]) -> Iterator[Job]:
+    """One job for each that was given; those that were not created are said to be so."""
+    for new in groups:
+        for job_id in new.ids or [None] * new.count:
+            old = None if job_id is None else existing.get(job_id)
+            if old is None:
+                job = next(made)
+                if job_id is not None:
+                    existing[job_id] = job
+            else:
+                job = old.snapshot()
+                job.created = False
+            yield job
