@@ -41,6 +41,13 @@ class Record:
     cancel: bool = False
     silent: bool = False
     keep_until: int | None = None
+    limits: dict[str, Any] | None = None
+    buried: dict[str, int] | None = None
+    """The limits of its keys when it died."""
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for key, *_ in (self.limits or {}).get("limits", ())]
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -71,6 +78,7 @@ class Record:
             "expires_at": None if self.expires is None else self.expires / 1e6,
             "cancel_requested": self.cancel,
             "lease_token": self.token,
+            "limits": self.limits,
         }
 
 
@@ -91,6 +99,8 @@ class Model:
         self.jobs: dict[int, Record] = {}
         self.ids: dict[str, int] = {}
         self.paused: set[str | None] = set()
+        self.limits: dict[str, int] = {}
+        """What was said last of each key."""
 
     def seen(self) -> Model:
         """As a reader sees it: what time has ended counts as ended, though nobody wrote that down."""
@@ -111,7 +121,8 @@ class Model:
                 and job.expires is not None
                 and job.expires <= self.now
             ):
-                job.state, job.error, job.avail = "dead", "expired", job.expires
+                self._die(job)
+                job.error, job.avail = "expired", job.expires
 
     def _end_lease(self, job: Record) -> None:
         assert job.deadline is not None
@@ -120,11 +131,18 @@ class Model:
             self._cancelled(job)
             job.done_token = job.token
         elif job.attempts >= job.max_attempts:
-            job.state = "dead"
+            self._die(job)
             job.error = f"lease expired on attempt {job.attempts}: its holder died or was too slow"
         else:
             job.state = "ready"
         job.silent = True
+
+    def _die(self, job: Record) -> None:
+        job.state, job.buried = "dead", {key: self.limits[key] for key in job.keys}
+
+    def live(self, key: str, *states: str) -> int:
+        """How many jobs with a key wait or are leased."""
+        return sum(job.state in states and key in job.keys for job in self.jobs.values())
 
     def _cancelled(self, job: Record) -> None:
         job.state, job.error, job.cancel = "done", CANCELLED, False
@@ -171,6 +189,9 @@ class Model:
             wall,
             None if job.expires_at is None else round(job.expires_at * 1e6),
         )
+        record.limits = job.limits
+        for key, limit, *_ in (job.limits or {}).get("limits", ()):
+            self.limits[key] = limit
         self.jobs[job.seq] = record
         self.ids[job.id] = job.seq
 
@@ -181,6 +202,11 @@ class Model:
             return chosen
         for job in self.order():
             if job.lane in self.paused or (lanes is not None and job.lane not in lanes):
+                continue
+            if any(
+                self.live(key, "leased") + sum(key in other.keys for other in chosen) >= self.limits[key]
+                for key in job.keys
+            ):
                 continue
             if len(chosen) == count or (job.last_chance and chosen):
                 break
@@ -224,7 +250,7 @@ class Model:
             self._cancelled(job)
             job.done_token = job.token
         elif dead or (dead is None and job.attempts >= job.max_attempts):
-            job.state = "dead"
+            self._die(job)
         else:
             job.state, job.avail = "ready", self.now + delay
 
@@ -254,6 +280,9 @@ class Model:
 
     def requeue(self, seq: int) -> None:
         job = self.jobs[seq]
+        for key, limit in (job.buried or {}).items():
+            if not self.live(key, "ready", "leased"):
+                self.limits[key] = limit
         job.state, job.attempts, job.avail = "ready", 0, self.now
         job.silent, job.wall, job.expires = False, False, None
         if job.error == "expired":

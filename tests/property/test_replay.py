@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nobroker import BackoffPolicy, NobrokerError, Queue
+from nobroker import BackoffPolicy, Limit, NobrokerError, Queue
 from nobroker.clock import ManualClock
 from nobroker.state import codes, kinds, replay, snapshots
 from nobroker.state.machine import State
@@ -37,6 +37,13 @@ verbs = st.one_of(
     st.tuples(st.just("delays"), st.lists(st.sampled_from([0, 1, 9]), min_size=1, max_size=5)),
     st.tuples(st.just("own"), st.lists(st.sampled_from(IDS), min_size=1, max_size=4)),
     st.tuples(st.just("dated"), st.sampled_from([-5, 5, 50])),
+    st.tuples(
+        st.just("limited"),
+        st.lists(st.sampled_from(["k", "l", "m"]), min_size=1, max_size=2, unique=True),
+        st.sampled_from([1, 2]),
+        st.sampled_from([1, 3, 70]),
+        st.sampled_from([0, 0, 5]),
+    ),
     st.tuples(st.just("lease"), st.sampled_from([1, 3, 100]), st.sampled_from([2, 60])),
     st.tuples(st.just("ack"), some),
     st.tuples(st.just("result"), one),
@@ -94,6 +101,10 @@ class Scribe:
 
     def _dated(self, after: int) -> None:
         self.queue.enqueue("d", run_at=self.clock.wall_us() / 1e6 + after)
+
+    def _limited(self, keys: list[str], limit: int, count: int, delay: int) -> None:
+        limits = [Limit(key, limit) for key in keys]
+        self.queue.enqueue_many(range(count), limits=limits, delay=delay, lane="a" * (limit - 1))
 
     def _lease(self, count: int, timeout: int) -> None:
         self.held = [*self.held, *self.queue.lease(count, visibility_timeout=timeout)][-30:]
@@ -198,16 +209,36 @@ def picture(state: State) -> dict[str, Any]:
         "clock": (state.boot, state.anchors),
         "overdue": sorted(seq for seq, _ in state.overdue(NEVER)),
         "next": state.next_deadline(),
+        "limits": {seq: state.ready.words(seq) for seq in jobs},
+        "gates": {
+            key: (gate.jobs, len(gate.held), gate.limit)
+            for key, gate in state.ready.gates.items()
+            if gate.jobs
+        },
         "outdated": {seq for seqs, *_ in state.outdated(NEVER) for seq in seqs},
     }
+    for key, gate in state.ready.gates.items():
+        mine = [seq for seq, group in state.ready.of.items() if gate in group.gates]
+        assert gate.jobs == len(mine), key
+        assert gate.held == {seq for seq in mine if state.pages.code(seq) == codes.LEASED}, key
     answers["taken"] = list(delivered(state))
     return answers
 
 
 def delivered(state: State) -> Iterator[tuple[Any, ...]]:
-    """Everything that waits, taken out in small bites, as leases would."""
+    """Everything that waits, taken out in small bites, as leases would; what is leased ends when limits hold
+    back all that is left.
+    """
     state.ready.promote(NEVER, NEVER)
-    while pieces := state.ready.take(7, None, frozenset()):
+    while True:
+        pieces = state.ready.take(7, None, frozenset())
+        if not pieces:
+            leased = list(state.pages.having(codes.LEASED)) if state.ready.of else []
+            if not leased:
+                assert not sum(state.pages.total(code) for code in codes.WAITING), "jobs that nobody can reach"
+                return
+            for seq in leased:
+                state.pages.put(seq, codes.DONE)
         for piece in pieces:
             avails = [piece.avail] * piece.size if isinstance(piece.avail, int) else piece.avail
             seqs = list(each(piece.spans))
