@@ -18,7 +18,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState, NewJob
-from nobroker.limits import Limit
+from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
@@ -45,6 +45,7 @@ __all__ = [
     "QueueClosedError",
     "QueueFullError",
     "QueueStats",
+    "Rate",
     "RecoveryReport",
     "RetryLater",
     "SerializationError",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from nobroker.limits import Limit
+    from nobroker.limits import Limit, Rate
 
 
 class JobState(StrEnum):
@@ -44,6 +44,8 @@ class NewJob(Plain):
         "metadata",
         "lane",
         "limits",
+        "rates",
+        "exclusive",
     )
 
     def __init__(
@@ -59,6 +61,8 @@ class NewJob(Plain):
         metadata: Any = None,
         lane: str = "",
         limits: Limit | Iterable[Limit] | None = None,
+        rates: Rate | Iterable[Rate] | None = None,
+        exclusive: str | None = None,
     ) -> None:
         self.payload = payload
         self.priority = priority
@@ -70,6 +74,8 @@ class NewJob(Plain):
         self.metadata = metadata
         self.lane = lane
         self.limits = limits
+        self.rates = rates
+        self.exclusive = exclusive
 
 
 class Job(Plain):

@@ -11,6 +11,8 @@ from nobroker_mmap.plain import Frozen
 MAX_KEYS: Final = 16
 """Limits of one job."""
 _CONFLICTS: Final = ("wait", "discard")
+_THROTTLES: Final = ("reschedule", "discard")
+_MAX_LEASES: Final = 1_000_000
 
 
 class Limit(Frozen):
@@ -36,21 +38,62 @@ class Limit(Frozen):
         self._fill(key, limit, arguments.one_of("on_conflict", on_conflict, _CONFLICTS))
 
 
-def worded(limits: Iterable[Limit] | Limit | None, where: str = "") -> dict[str, Any] | None:
+class Rate(Frozen):
+    """Jobs that bring this key are leased at most `max` times within any `duration`, whatever their lanes.
+
+    Each lease counts, of a job's later tries too. Keys of rates and of `Limit`s have nothing to do with each
+    other.
+
+    Attributes:
+        key: 1 to 255 characters, without control characters.
+        max: how many leases, 1 to 1,000,000. What the newest job of a key says counts for all of them, as
+            long as one of them waits or is leased.
+        duration: seconds.
+        on_throttle: "reschedule": wait until there is room, or "discard": not taken in when the leases that
+            count and the jobs of the key that wait are that many already. Once in, it waits like any other.
+    """
+
+    __slots__ = __match_args__ = ("key", "max", "duration", "on_throttle")
+
+    key: str
+    max: int
+    duration: float
+    on_throttle: str
+
+    def __init__(self, key: str, max: int, duration: float, on_throttle: str = "reschedule") -> None:
+        arguments.text("key", key, arguments.MAX_ID_LENGTH)
+        arguments.whole("max", max, 1, _MAX_LEASES)
+        arguments.seconds("duration", duration, positive=True)
+        self._fill(key, max, duration, arguments.one_of("on_throttle", on_throttle, _THROTTLES))
+
+
+def worded(
+    limits: Iterable[Limit] | Limit | None,
+    rates: Iterable[Rate] | Rate | None = None,
+    exclusive: str | None = None,
+    where: str = "",
+) -> dict[str, Any] | None:
     """Limits as records say them; None for none. `where` goes before their names in errors.
 
     Raises:
         TypeError, ValueError: they are no limits, too many, or two for one key.
     """
     said: dict[str, Any] = {}
-    if limits is not None:
-        keys = [
-            [limit.key, limit.limit] if limit.on_conflict == "wait" else [limit.key, limit.limit, 1]
-            for limit in _all(where + "limits", limits, Limit)
+    if limits is not None and (found := _all(where + "limits", limits, Limit)):
+        said["k"] = [_flagged([one.key, one.limit], one.on_conflict) for one in found]
+    if rates is not None and (found := _all(where + "rates", rates, Rate)):
+        said["r"] = [
+            _flagged([one.key, one.max, arguments.seconds("duration", one.duration)], one.on_throttle)
+            for one in found
         ]
-        if keys:
-            said["k"] = keys
+    if exclusive is not None:
+        arguments.one_of(where + "exclusive", exclusive, ("app",))
+        said["x"] = True
     return said or None
+
+
+def _flagged(words: list[Any], choice: str) -> list[Any]:
+    return [*words, 1] if choice == "discard" else words
 
 
 def _all(name: str, values: Any, kind: type[Any]) -> list[Any]:
@@ -70,7 +113,9 @@ def _all(name: str, values: Any, kind: type[Any]) -> list[Any]:
 
 def discards(said: dict[str, Any] | None) -> bool:
     """Whether one of the limits may keep a job from being taken in."""
-    return said is not None and any(len(limit) > 2 for limit in said.get("k", ()))
+    return said is not None and (
+        any(len(limit) > 2 for limit in said.get("k", ())) or any(len(rate) > 3 for rate in said.get("r", ()))
+    )
 
 
 def shown(said: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -80,6 +125,12 @@ def shown(said: dict[str, Any] | None) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     if "k" in said:
         found["limits"] = [[key, limit, _CONFLICTS[len(more)]] for key, limit, *more in said["k"]]
+    if "r" in said:
+        found["rates"] = [
+            [key, most, duration / 1e6, _THROTTLES[len(more)]] for key, most, duration, *more in said["r"]
+        ]
+    if "x" in said:
+        found["exclusive"] = "app"
     return found
 
 
@@ -91,6 +142,10 @@ def from_shown(found: Any) -> dict[str, Any] | None:
     """
     if found is None:
         return None
-    if type(found) is not dict or not found.keys() <= {"limits"}:
+    if type(found) is not dict or not found.keys() <= {"limits", "rates", "exclusive"}:
         raise ValueError(f"limits of a job that are none: {found!r:.100}")
-    return worded([Limit(*fields) for fields in found.get("limits", ())])
+    return worded(
+        [Limit(*fields) for fields in found.get("limits", ())],
+        [Rate(*fields) for fields in found.get("rates", ())],
+        found.get("exclusive"),
+    )

@@ -30,6 +30,7 @@ def enqueue(state: State, head: Head, lsn: int) -> None:
     last = first + number - 1
     group = None
     if "c" in head:
+        state.ready.now = time
         group = state.ready.join(range(first, last + 1), lane, priority, words_of(head["c"]))
     if type(avail) is bytes:
         state.pages.add(first, last, codes.DELAYED, lane)

@@ -87,6 +87,27 @@ def _fields(head: Head, number: int) -> None:
     _number(head["t"]), _number(head.get("x", 0))
     if type(head.get("M", b"")) not in (bytes, type(None)):
         raise ValueError("metadata that are not packed")
+    for key in "cC":
+        if key in head:
+            _limits(head[key])
+
+
+def _limits(said: Any) -> None:
+    """What is said of limits."""
+    for key, fewest in (("k", 2), ("r", 3)):
+        for words in said.get(key, ()):
+            if not fewest <= len(words) <= fewest + 1 or type(words[0]) is not str:
+                raise ValueError(f"{words!r} where a key and its limit belong")
+            for number in words[1:]:
+                if not _number(number):
+                    raise ValueError("a limit that lets nothing through")
+    if said.get("x", True) is not True:
+        raise ValueError("jobs that run alone, or not")
+
+
+def _lane_limit(head: Head, tail: int, lsn: int) -> None:
+    if type(head["l"]) is not str or (head["n"] is not None and not _number(head["n"])):
+        raise ValueError("a lane or a limit that is none")
 
 
 def _moved(head: Head, tail: int, lsn: int) -> None:
@@ -118,8 +139,16 @@ def _cancelled(head: Head, tail: int, lsn: int) -> None:
 
 def _retired(head: Head, tail: int, lsn: int) -> None:
     _spans(head.get("g", []), lsn)
+    base = head["B"]
     for key in "skSKt":
-        _number(head["B"][key])
+        _number(base[key])
+    for lane, limit in base.get("L", ()):
+        _lane_limit({"l": lane, "n": limit}, tail, lsn)
+    for key, duration, times in base.get("w", ()):
+        if type(key) is not str or len(times) % 2:
+            raise ValueError("leases of a rate that are no pairs")
+        for number in (duration, *times):
+            _number(number)
 
 
 def _purged(head: Head, tail: int, lsn: int) -> None:
@@ -139,6 +168,7 @@ _LOOKERS: dict[int, Callable[[Head, int, int], None]] = {
     kinds.RETIRE: _retired,
     kinds.PURGE: _purged,
     kinds.RESERVE: _reserved,
+    kinds.LANE_LIMIT: _lane_limit,
     **dict.fromkeys(
         (
             kinds.ACK,

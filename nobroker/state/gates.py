@@ -7,15 +7,16 @@ said of all. Records say the keys and numbers of their jobs as `said`, the state
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections import deque
+from typing import Any, NamedTuple, Protocol
 
 from sortedcontainers import SortedList
 
 from nobroker.state.runs import Key
 
 Said = dict[str, Any]
-"""What a record says of limits: `k` a list of `[key, limit]`. A third element tells how the job came in, and
-counts no more once it is in.
+"""What a record says of limits: `k` a list of `[key, limit]`, `r` a list of `[key, max, duration]`, `x` that
+the job runs alone. What comes behind in a list tells how the job came in, and counts no more once it is in.
 """
 
 
@@ -23,6 +24,8 @@ class Words(NamedTuple):
     """The limits of a job."""
 
     keys: tuple[tuple[str, int], ...] = ()
+    rates: tuple[tuple[str, int, int], ...] = ()
+    alone: bool = False
 
 
 class Identity(NamedTuple):
@@ -31,31 +34,48 @@ class Identity(NamedTuple):
     lane: str
     priority: int
     keys: tuple[str, ...]
-
-
-NO_WORDS: Final = Words()
+    rates: tuple[str, ...]
+    alone: bool
 
 
 def words_of(said: Said) -> Words:
     """What a record says, as values."""
-    return Words(tuple((key, limit) for key, limit, *_ in said.get("k", ())))
+    return Words(
+        tuple((key, limit) for key, limit, *_ in said.get("k", ())),
+        tuple((key, most, duration) for key, most, duration, *_ in said.get("r", ())),
+        said.get("x", False),
+    )
 
 
 def said_of(words: Words) -> Said:
     """The reverse of `words_of`."""
-    return {"k": [list(pair) for pair in words.keys]}
+    said: Said = {}
+    if words.keys:
+        said["k"] = [list(limit) for limit in words.keys]
+    if words.rates:
+        said["r"] = [list(rate) for rate in words.rates]
+    if words.alone:
+        said["x"] = True
+    return said
 
 
 def identity_of(lane: str, priority: int, words: Words) -> Identity:
-    return Identity(lane, priority, tuple(key for key, _ in words.keys))
+    keys, rates = tuple(key for key, _ in words.keys), tuple(key for key, _, _ in words.rates)
+    return Identity(lane, priority, keys, rates, words.alone)
+
+
+class Clock(Protocol):
+    """Whoever knows the time up to which things were looked at."""
+
+    now: int
 
 
 class Gate:
     """At most `limit` jobs with a key are leased at once.
 
-    `jobs` counts those that wait or are leased, `held` has those that are leased, `taking` counts those that a
-    lease under way has chosen. `parked` has, by shelf, the rows of the groups that wait here, and `lead` the
-    group that was let through last. `groups` counts those that know this gate.
+    `jobs` counts those that wait or are leased, `held` has those that are leased, `taking` counts those that
+    a lease under way has chosen. `parked` has, by shelf, the rows of the groups that wait here, and `lead`
+    the group that was let through last. `groups` counts those that know this gate.
     """
 
     __slots__ = ("groups", "held", "jobs", "key", "lead", "limit", "parked", "taking")
@@ -82,18 +102,69 @@ class Gate:
         return lead is not None and lead.open and lead.key <= key
 
 
+class Rate(Gate):
+    """At most `limit` leases of jobs with a key within any `duration`, in microseconds.
+
+    `times` has the leases that count, as pairs of time and number; `used` is how many they are.
+    """
+
+    __slots__ = ("_clock", "duration", "timed", "times", "used")
+
+    def __init__(self, key: str, clock: Clock) -> None:
+        super().__init__(key)
+        self._clock = clock
+        self.duration = 0
+        self.times: deque[list[int]] = deque()
+        self.used = 0
+        self.timed = False
+
+    def room(self) -> int:
+        self.forget()
+        return self.limit - self.used - self.taking
+
+    def note(self) -> None:
+        """One of the jobs is leased."""
+        now = self._clock.now
+        if self.times and self.times[-1][0] == now:
+            self.times[-1][1] += 1
+        else:
+            self.times.append([now, 1])
+        self.used += 1
+
+    def forget(self) -> None:
+        """Let go of leases that do not count any more."""
+        over = self._clock.now - self.duration
+        while self.times and self.times[0][0] <= over:
+            self.used -= self.times.popleft()[1]
+
+    def opens(self) -> int:
+        """When the first of the leases counts no more."""
+        return self.times[0][0] + self.duration
+
+    def set_window(self, duration: int, times: list[int]) -> None:
+        """Let these leases count, as flat pairs of time and number."""
+        self.duration = duration
+        self.times = deque([time, number] for time, number in zip(times[::2], times[1::2], strict=True))
+        self.used = sum(times[1::2])
+
+    def window(self) -> list[int]:
+        """The reverse of `set_window`."""
+        return [number for pair in self.times for number in pair]
+
+
 class Group:
     """Waiting jobs with the same gates, as rows of the ready index in an index of their own.
 
-    It stands in one place at most, as a row by the key of its first job: in the index (`open`), or parked at a
-    gate. `members` counts its jobs that wait or are leased.
+    It stands in one place at most, as a row by the key of its first job: in the index (`open`), or parked at
+    a gate. `members` counts its jobs that wait or are leased.
     """
 
-    __slots__ = ("gates", "identity", "key", "members", "open", "place", "rows")
+    __slots__ = ("gates", "identity", "key", "members", "open", "place", "rates", "rows")
 
-    def __init__(self, identity: Identity, gates: tuple[Gate, ...]) -> None:
+    def __init__(self, identity: Identity, gates: tuple[Gate, ...], rates: tuple[Rate, ...]) -> None:
         self.identity = identity
-        self.gates = gates
+        self.gates = (*gates, *rates)
+        self.rates = rates
         self.members = 0
         self.rows: SortedList[Any] = SortedList()
         self.key: Key = (0, 0, 0)
@@ -114,4 +185,5 @@ class Group:
 
     def room(self) -> int:
         """How many of its jobs may be leased now."""
-        return min(gate.room() for gate in self.gates)
+        room = min((gate.room() for gate in self.gates), default=1)
+        return min(room, 1) if self.identity.alone else room

@@ -22,6 +22,7 @@ PAUSE: Final = 28
 PURGE: Final = 29
 RESERVE: Final = 30
 ANCHOR: Final = 31
+LANE_LIMIT: Final = 33
 
 NAMES: Final = {
     CLOSE: "close",
@@ -42,4 +43,5 @@ NAMES: Final = {
     PURGE: "purge",
     RESERVE: "reserve",
     ANCHOR: "anchor",
+    LANE_LIMIT: "lane-limit",
 }

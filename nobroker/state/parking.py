@@ -12,14 +12,16 @@ Invariants
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable
-from typing import NamedTuple
+from itertools import count
+from typing import Any, NamedTuple
 
 from sortedcontainers import SortedList
 
 from nobroker.state import codes
 from nobroker.state.entries import Entries
-from nobroker.state.gates import Gate, Group, Identity, Words, identity_of
+from nobroker.state.gates import Gate, Group, Identity, Rate, Words, identity_of
 from nobroker.state.pages import Pages
 from nobroker.state.runs import Key
 from nobroker.state.waiting import Row, Waiting
@@ -38,8 +40,18 @@ class Parking(Waiting):
 
     def __init__(self, pages: Pages, entries: Entries) -> None:
         super().__init__(pages, entries)
+        self.now = 0
+        self.guarded = False
+        """Whether a lease has more to look at: a lane with a limit, or a job that runs alone."""
+        self.lane_limits: dict[str, int] = {}
         self.of: dict[int, Group] = {}
         self.dead: dict[int, Buried] = {}
+        self.alone_held: set[int] = set()
+        self._alone_jobs = 0
+        self._order = count()
+        self._timed: list[tuple[int, int, Rate]] = []
+        """Rates at which jobs wait, by when to look again."""
+        self._rates_sweep = 64
 
     # -- who belongs where
 
@@ -53,16 +65,49 @@ class Parking(Waiting):
         group.members += added
         for gate in group.gates:
             gate.jobs += added
-        self.say(words)
-        return group
-
-    def say(self, words: Words) -> None:
-        """Let these numbers count, for the keys that some job brings."""
-        for key, limit in words.keys:
-            gate = self.gates.get(key)
-            if gate is not None and gate.limit != limit:
+        if group.identity.alone:
+            self._guard(added)
+        for gate, (_, limit) in zip(group.gates, words.keys, strict=False):
+            if gate.limit != limit:
                 gate.limit = limit
                 self._freed(gate)
+        for rate, (_, most, duration) in zip(group.rates, words.rates, strict=True):
+            if (rate.limit, rate.duration) != (most, duration):
+                rate.forget()
+                rate.limit, rate.duration, rate.timed = most, duration, False
+                self._freed(rate)
+                self._time(rate)
+        return group
+
+    @property
+    def limited(self) -> bool:
+        """Whether the end of a lease may let others through."""
+        return bool(self.of or self.lane_limits)
+
+    def limit_lane(self, lane: str, limit: int | None) -> None:
+        """Let at most so many jobs of a lane be leased at once; None for any number."""
+        self.lane_limits.pop(lane, None)
+        if limit is not None:
+            self.lane_limits[lane] = limit
+        self._guard(0)
+
+    def _guard(self, more: int) -> None:
+        self._alone_jobs += more
+        self.guarded = self._alone_jobs > 0 or bool(self.lane_limits)
+
+    def entered(self, key: str) -> int:
+        """How many jobs with a key wait or are leased."""
+        gate = self.gates.get(key)
+        return 0 if gate is None else gate.jobs
+
+    def used(self, key: str, duration: int) -> int:
+        """How many jobs with the key of a rate wait, or were leased within a duration."""
+        rate = self.rates.get(key)
+        if rate is None:
+            return 0
+        rate.forget()
+        over = self.now - duration
+        return rate.jobs - len(rate.held) + sum(number for time, number in rate.times if time > over)
 
     def words(self, seq: int) -> Words | None:
         """The limits of a job that is not done, with the numbers that count; None for a job without."""
@@ -74,7 +119,9 @@ class Parking(Waiting):
 
     def words_of(self, group: Group) -> Words:
         """The limits of a group's jobs, with the numbers that count."""
-        return Words(tuple((gate.key, gate.limit) for gate in group.gates))
+        rates = tuple((rate.key, rate.limit, rate.duration) for rate in group.rates)
+        keys = tuple((gate.key, gate.limit) for gate in group.gates[: len(group.identity.keys)])
+        return Words(keys, rates, group.identity.alone)
 
     def turned(self, first: int, last: int, code: int) -> None:
         """The census says something else of known jobs: take note of those with limits."""
@@ -92,7 +139,11 @@ class Parking(Waiting):
                     self._dead_turned(seq, code)
             elif code == codes.LEASED:
                 self.hold(seq, group)
+                for rate in group.rates:
+                    rate.note()
+                    self._time(rate)
             else:
+                self.alone_held.discard(seq)
                 for gate in group.gates:
                     if seq in gate.held:
                         gate.held.discard(seq)
@@ -106,6 +157,8 @@ class Parking(Waiting):
         """A job is leased."""
         for gate in group.gates:
             gate.held.add(seq)
+        if group.identity.alone:
+            self.alone_held.add(seq)
 
     def bury(self, seq: int, lane: str, priority: int, words: Words) -> None:
         """A job is dead: it brings its keys again when somebody requeues it."""
@@ -116,13 +169,18 @@ class Parking(Waiting):
         lane, priority, words = self.dead.pop(seq)
         if code in codes.WAITING:
             # Where there are others, what they said counts: they may have come later.
-            self.join((seq,), lane, priority, Words(tuple(map(self._in_force, words.keys))))
+            in_force = self.words_of(self._group(identity_of(lane, priority, words)))
+            keys = tuple(
+                now if self.gates[now[0]].jobs else then
+                for now, then in zip(in_force.keys, words.keys, strict=True)
+            )
+            rates = tuple(
+                now if self.rates[now[0]].jobs else then
+                for now, then in zip(in_force.rates, words.rates, strict=True)
+            )
+            self.join((seq,), lane, priority, words._replace(keys=keys, rates=rates))
         elif not self.of and not self.dead:
             self._pages.watch = None
-
-    def _in_force(self, said: tuple[str, int]) -> tuple[str, int]:
-        gate = self.gates.get(said[0])
-        return said if gate is None or not gate.jobs else (gate.key, gate.limit)
 
     def _leave(self, seq: int, group: Group, code: int) -> None:
         if code == codes.DEAD:
@@ -131,6 +189,8 @@ class Parking(Waiting):
         group.members -= 1
         for gate in group.gates:
             gate.jobs -= 1
+        if group.identity.alone:
+            self._guard(-1)
         self._forget_if_unused(group)
         if not self.of and not self.dead:
             self._pages.watch = None
@@ -138,7 +198,8 @@ class Parking(Waiting):
     def _group(self, identity: Identity) -> Group:
         group = self.groups.get(identity)
         if group is None:
-            group = self.groups[identity] = Group(identity, tuple(map(self._gate, identity.keys)))
+            gates, rates = map(self._gate, identity.keys), map(self.rate, identity.rates)
+            group = self.groups[identity] = Group(identity, tuple(gates), tuple(rates))
             for gate in group.gates:
                 gate.groups += 1
         return group
@@ -149,14 +210,30 @@ class Parking(Waiting):
             gate = self.gates[key] = Gate(key)
         return gate
 
+    def rate(self, key: str) -> Rate:
+        """The rate with this key, made when there is none."""
+        rate = self.rates.get(key)
+        if rate is None:
+            if len(self.rates) >= self._rates_sweep:
+                self.rates = {key: rate for key, rate in self.rates.items() if self._counts(rate)}
+                self._rates_sweep = 2 * len(self.rates) + 64
+            rate = self.rates[key] = Rate(key, self)
+        return rate
+
+    def _counts(self, rate: Rate) -> bool:
+        """Whether anybody asks for a rate, or would find leases that count."""
+        rate.forget()
+        return bool(rate.groups or rate.times)
+
     def _forget_if_unused(self, group: Group) -> None:
         if group.members or group.place is not None:
             return
         del self.groups[group.identity]
         for gate in group.gates:
             gate.groups -= 1
-            if not gate.groups:
-                del self.gates[gate.key]
+        for key in group.identity.keys:
+            if not self.gates[key].groups:
+                del self.gates[key]
 
     # -- who stands where
 
@@ -169,8 +246,8 @@ class Parking(Waiting):
             self._again(group)
 
     def _again(self, group: Group, key: Key | None = None) -> None:
-        """Its first job is another one, or may not be leased: let it stand where it belongs now, by the key of
-        its first job when that is known.
+        """Its first job is another one, or may not be leased: let it stand where it belongs now, by the key
+        of its first job when that is known.
         """
         place, group.place, group.open = group.place, None, False
         if place is not None:
@@ -188,8 +265,10 @@ class Parking(Waiting):
             if gate.room() <= 0 or gate.is_led(shelf, group.key):
                 group.place = gate.parked.setdefault(shelf, SortedList())
                 group.place.add((*group.key, group))
+                if isinstance(gate, Rate):
+                    self._time(gate)
                 return
-        group.place = self._lane(group.identity.lane)
+        group.place = self._lane(group.identity.lane, self.alone if group.identity.alone else self.lanes)
         group.place.add((*group.key, group))
         group.open = True
         for gate in group.gates:
@@ -212,8 +291,50 @@ class Parking(Waiting):
         if not rows:
             del gate.parked[shelf]
 
-    def _lane(self, lane: str) -> SortedList[Row]:
-        rows = self.lanes.get(lane)
+    def _lane(self, lane: str, lanes: dict[str, SortedList[Row]]) -> SortedList[Row]:
+        rows = lanes.get(lane)
         if rows is None:
-            rows = self.lanes[lane] = SortedList()
+            rows = lanes[lane] = SortedList()
         return rows
+
+    # -- time
+
+    def _time(self, rate: Rate) -> None:
+        """See to it that somebody looks when a rate has room again."""
+        if rate.times and rate.parked and not rate.timed:
+            rate.timed = True
+            heapq.heappush(self._timed, (rate.opens(), next(self._order), rate))
+
+    def next_opening(self) -> int | None:
+        """When the next rate has room for jobs that wait for it; None for never."""
+        return self._timed[0][0] if self._timed else None
+
+    def open_rates(self) -> None:
+        """Let through what rates have room for by now."""
+        while self._timed and self._timed[0][0] <= self.now:
+            rate = heapq.heappop(self._timed)[2]
+            rate.timed = False
+            self._freed(rate)
+            self._time(rate)
+
+    # -- what outlives the jobs
+
+    def lasting(self) -> dict[str, Any]:
+        """What counts on when all jobs are gone: `L` the limits of lanes, `w` the leases of each rate."""
+        rates = [rate for rate in self.rates.values() if self._counts(rate) and rate.times]
+        return {
+            "L": [list(limit) for limit in self.lane_limits.items()],
+            "w": [[rate.key, rate.duration, rate.window()] for rate in rates],
+        }
+
+    def set_lasting(self, found: dict[str, Any]) -> None:
+        """The reverse of `lasting`."""
+        self.lane_limits = dict(found.get("L", ()))
+        self._guard(0)
+        windows = {key: (duration, times) for key, duration, times in found.get("w", ())}
+        for key in windows:
+            self.rate(key)
+        for key, rate in self.rates.items():
+            rate.set_window(*windows.get(key, (rate.duration, [])))
+            self._freed(rate)
+            self._time(rate)

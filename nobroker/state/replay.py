@@ -52,5 +52,6 @@ _HANDLERS: dict[int, Callable[[State, Head, int], None]] = {
     kinds.PURGE: queuewide.purge,
     kinds.RESERVE: queuewide.reserve,
     kinds.ANCHOR: queuewide.anchor,
+    kinds.LANE_LIMIT: queuewide.limit_lane,
     kinds.RETIRE: queuewide.retire,
 }

@@ -50,6 +50,7 @@ def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
         "l": list(state.pages.lane_names),
         "c": [list(counts) for counts in state.pages.counts],
         "x": list(state.expiries),
+        **state.ready.lasting(),
     }
     entries, leased, ids = dict(state.entries), dict(state.leased), state.ids.capture()
     limits = _Limits(state.ready)
@@ -170,6 +171,8 @@ def restore(objects: Iterable[Any]) -> State | None:
     for lane in head["l"]:
         state.pages.lane_number(lane)
     state.pages.counts = [list(counts) for counts in head["c"]]
+    state.ready.now = state.time
+    state.ready.set_lasting(head)
     state.expiries = [tuple(entry) for entry in head["x"]]
     groups: list[Group] = []
     for item in source:

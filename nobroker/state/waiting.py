@@ -9,7 +9,7 @@ from sortedcontainers import SortedList
 
 from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
 from nobroker.state.entries import Entries
-from nobroker.state.gates import Gate, Group, Identity
+from nobroker.state.gates import Gate, Group, Identity, Rate
 from nobroker.state.pages import Pages
 from nobroker.state.runs import Key, Run
 
@@ -26,6 +26,9 @@ class Waiting:
         self.lanes: dict[str, SortedList[Row]] = {}
         self.groups: dict[Identity, Group] = {}
         self.gates: dict[str, Gate] = {}
+        self.rates: dict[str, Rate] = {}
+        self.alone: dict[str, SortedList[Row]] = {}
+        """Groups of jobs that run alone, by lane: they stand here, and not among the others."""
         self.later: SortedList[tuple[int, int, Run | None]] = SortedList()
         self.later_wall: SortedList[tuple[int, int, Run | None]] = SortedList()
 
@@ -94,11 +97,11 @@ class Waiting:
 
     def _places(self, lanes: Iterable[str] | None) -> Iterator[SortedList[Row]]:
         """Where the rows of lanes stand: in the index, or parked."""
-        for lane, rows in self.lanes.items():
-            if lanes is None or lane in lanes:
-                yield rows
-        for gate in self.gates.values():
-            for lane, rows in gate.parked.items():
+        places = [self.lanes, self.alone]
+        places += [gate.parked for gate in self.gates.values() if gate.parked]
+        places += [rate.parked for rate in self.rates.values() if rate.parked]
+        for by_lane in places:
+            for lane, rows in by_lane.items():
                 if lanes is None or lane in lanes:
                     yield rows
 

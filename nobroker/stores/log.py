@@ -213,6 +213,18 @@ class LogStore:
                 session.log.notify()
         session.log.wait_durable(end)
 
+    def lane_limit(self, lane: str, limit: int | None) -> None:
+        session = self._session
+        with session.transaction() as now:
+            end = session.log.position
+            if session.state.ready.lane_limits.get(lane) != limit:
+                end = session.append([(kinds.LANE_LIMIT, {"t": now, "l": lane, "n": limit}, b"")])
+                session.log.notify()
+        session.log.wait_durable(end)
+
+    def lane_limits(self) -> dict[str, int]:
+        return self._looker.lane_limits()
+
     def purge(self, lane: str | None) -> int:
         session = self._session
         with session.transaction() as now:

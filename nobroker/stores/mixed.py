@@ -44,6 +44,7 @@ class MixedEnqueuer:
         existing: dict[str, Job] = {}
         made: list[Sequence[Job]] = []
         with session.transaction() as now:
+            session.state.ready.now = now
             fresh = not ids or session.state.ids.all_new(digests)
             if not fresh:
                 known, first_at = sort_out(self._lookup, ids)
@@ -86,17 +87,19 @@ class MixedEnqueuer:
 
     def _rooms(self, groups: Sequence[NewJobs]) -> Iterator[int]:
         """How many jobs of each group their limits let in."""
-        gates = self._session.state.ready.gates
-        entered: Counter[str] = Counter()
+        ready = self._session.state.ready
+        entered: Counter[tuple[str, str]] = Counter()
         for new in groups:
-            room = new.count
-            keys = () if new.limits is None else new.limits.get("k", ())
-            for key, limit, *discard in keys:
+            room, said = new.count, new.limits or {}
+            for key, limit, *discard in said.get("k", ()):
                 if discard:
-                    known = gates[key].jobs if key in gates else 0
-                    room = min(room, max(0, limit - known - entered[key]))
-            for key, *_ in keys:
-                entered[key] += room
+                    room = min(room, max(0, limit - ready.entered(key) - entered["k", key]))
+            for key, most, duration, *discard in said.get("r", ()):
+                if discard:
+                    room = min(room, max(0, most - ready.used(key, duration) - entered["r", key]))
+            for kind in "kr":
+                for key, *_ in said.get(kind, ()):
+                    entered[kind, key] += room
             yield room
 
     def _exists(self, ids: list[str], known: dict[str, int]) -> JobExistsError:

@@ -298,6 +298,7 @@ class Mover:
                 "K": state.reserved_token,
                 "t": state.time,
                 "p": list(state.paused),
+                **{key: value for key, value in state.ready.lasting().items() if value},
                 "c": {"b": state.boot, "a": [[name, *anchor] for name, anchor in state.anchors.items()]},
             },
         }

@@ -303,7 +303,7 @@ class Session(Following):
 
     def notify_freed(self) -> None:
         """Leases ended, or jobs left: where there are limits, that may be what others wait for."""
-        if self.state.ready.of:
+        if self.state.ready.limited:
             self.log.notify()
 
     def settled(self) -> None:

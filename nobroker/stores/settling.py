@@ -144,7 +144,7 @@ class Settler:
         with session.transaction() as now:
             found = self.sort_out(jobs)
             parts = self.ack_parts(found, [result for _, result in acks], now)
-            if parts and session.state.ready.of:  # what is free by that is free for the next lease
+            if parts and session.state.ready.limited:  # what is free by that is free for the next lease
                 session.append(parts)
                 parts = []
             try:

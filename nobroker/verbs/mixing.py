@@ -70,6 +70,8 @@ def _same(one: NewJob, other: NewJob) -> bool:
         and one.metadata is other.metadata
         and one.lane is other.lane
         and one.limits is other.limits
+        and one.rates is other.rates
+        and one.exclusive is other.exclusive
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nobroker import arguments
 from nobroker.job import Job, NewJob
-from nobroker.limits import Limit, worded
+from nobroker.limits import Limit, Rate, worded
 from nobroker.stores.base import NewJobs
 from nobroker.values import pack_batches, pack_list, pack_value
 from nobroker.verbs.face import Face
@@ -36,6 +36,8 @@ class Producing(Face):
         metadata: Any = None,
         lane: str = "",
         limits: Limit | Iterable[Limit] | None = None,
+        rates: Rate | Iterable[Rate] | None = None,
+        exclusive: str | None = None,
     ) -> Job:
         """Add one job; it is on the disk when this returns.
 
@@ -52,8 +54,11 @@ class Producing(Face):
             expires_in: seconds after which it is no longer worth delivering for the first time.
             metadata: any value, kept beside the payload.
             lane: the lane of the log it travels in.
-            limits: one or several `Limit`s. A job that one of them discards comes back with `created=False`;
-                it has no `seq`, and is nowhere.
+            limits: one or several `Limit`s: how many jobs of a key are leased at once.
+            rates: one or several `Rate`s: how many leases of a key there are in some time. A job that a limit
+                or a rate discards comes back with `created=False`; it has no `seq`, and is nowhere.
+            exclusive: "app": it runs alone. It is leased when nothing else is, and nothing else while it is.
+                From its turn on, those behind it wait, in all lanes, until it has run.
 
         Raises:
             SerializationError: a value is not of those types; nothing was written.
@@ -62,8 +67,8 @@ class Producing(Face):
         ids = None if job_id is None else [arguments.own_id(job_id)]
         packed = pack_list([payload], _ONE)
         new = self._new([(1, packed)], 1, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
-        if limits is not None:
-            new.limits = worded(limits)
+        if (limits, rates, exclusive) != (None, None, None):
+            new.limits = worded(limits, rates, exclusive)
         if ids is None and new.limits is None:
             return self._store.enqueue_one(new)
         new.ids = ids
@@ -83,6 +88,8 @@ class Producing(Face):
         metadata: Any = None,
         lane: str = "",
         limits: Limit | Iterable[Limit] | None = None,
+        rates: Rate | Iterable[Rate] | None = None,
+        exclusive: str | None = None,
     ) -> Sequence[Job]:
         """Add many jobs with one write: all or none.
 
@@ -99,8 +106,8 @@ class Producing(Face):
         batches = pack_batches(payloads)
         count = sum(number for number, _ in batches)
         new = self._new(batches, count, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
-        if limits is not None:
-            new.limits = worded(limits)
+        if (limits, rates, exclusive) != (None, None, None):
+            new.limits = worded(limits, rates, exclusive)
         if job_ids is not None:
             new.ids = arguments.own_ids(job_ids)
             _same_length("job_ids", len(new.ids), count)
@@ -136,8 +143,7 @@ class Producing(Face):
     def _options(self, job: NewJob, where: str) -> NewJobs:
         when = (job.priority, job.delay, job.run_at, job.max_attempts, job.expires_in)
         new = self._new([], 0, *when, job.metadata, job.lane, where)
-        if job.limits is not None:
-            new.limits = worded(job.limits, where)
+        new.limits = worded(job.limits, job.rates, job.exclusive, where)
         return new
 
     def _new(

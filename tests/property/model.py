@@ -42,12 +42,26 @@ class Record:
     silent: bool = False
     keep_until: int | None = None
     limits: dict[str, Any] | None = None
-    buried: dict[str, int] | None = None
+    buried: dict[str, tuple[int, ...]] | None = None
     """The limits of its keys when it died."""
 
     @property
     def keys(self) -> list[str]:
-        return [key for key, *_ in (self.limits or {}).get("limits", ())]
+        """Its keys; those of rates with a mark before them."""
+        return list(self.words)
+
+    @property
+    def words(self) -> dict[str, tuple[int, ...]]:
+        said = self.limits or {}
+        keys = {key: (limit,) for key, limit, _ in said.get("limits", ())}
+        rates = {
+            f"/{key}": (most, round(duration * 1e6)) for key, most, duration, _ in said.get("rates", ())
+        }
+        return keys | rates
+
+    @property
+    def alone(self) -> bool:
+        return self.limits is not None and "exclusive" in self.limits
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -99,8 +113,11 @@ class Model:
         self.jobs: dict[int, Record] = {}
         self.ids: dict[str, int] = {}
         self.paused: set[str | None] = set()
-        self.limits: dict[str, int] = {}
+        self.limits: dict[str, tuple[int, ...]] = {}
         """What was said last of each key."""
+        self.leases: list[tuple[int, str]] = []
+        """When jobs with the key of a rate were leased."""
+        self.lane_limits: dict[str, int] = {}
 
     def seen(self) -> Model:
         """As a reader sees it: what time has ended counts as ended, though nobody wrote that down."""
@@ -143,6 +160,23 @@ class Model:
     def live(self, key: str, *states: str) -> int:
         """How many jobs with a key wait or are leased."""
         return sum(job.state in states and key in job.keys for job in self.jobs.values())
+
+    def room(self, key: str, chosen: list[Record]) -> int:
+        """How many more jobs with a key may be leased."""
+        most, *duration = self.limits[key]
+        if duration:
+            used = sum(at > self.now - duration[0] and key == other for at, other in self.leases)
+        else:
+            used = self.live(key, "leased")
+        return most - used - sum(key in other.keys for other in chosen)
+
+    def may_enter(self, key: str, words: tuple[int, ...]) -> int:
+        """How many more jobs with a key that discards are taken in."""
+        most, *duration = words
+        if not duration:
+            return most - self.live(key, "ready", "leased")
+        used = sum(at > self.now - duration[0] and key == other for at, other in self.leases)
+        return most - used - self.live(key, "ready")
 
     def _cancelled(self, job: Record) -> None:
         job.state, job.error, job.cancel = "done", CANCELLED, False
@@ -190,23 +224,26 @@ class Model:
             None if job.expires_at is None else round(job.expires_at * 1e6),
         )
         record.limits = job.limits
-        for key, limit, *_ in (job.limits or {}).get("limits", ()):
-            self.limits[key] = limit
+        self.limits |= record.words
         self.jobs[job.seq] = record
         self.ids[job.id] = job.seq
 
     def lease(self, count: int, lanes: Iterable[str] | None) -> list[Record]:
         """Which jobs a lease must give."""
         chosen: list[Record] = []
-        if None in self.paused:
+        leased = [job for job in self.jobs.values() if job.state == "leased"]
+        if None in self.paused or any(job.alone for job in leased):
             return chosen
         for job in self.order():
-            if job.lane in self.paused or (lanes is not None and job.lane not in lanes):
+            held = sum(other.lane == job.lane for other in (*leased, *chosen))
+            if job.lane in self.paused or held >= self.lane_limits.get(job.lane, 10**9):
                 continue
-            if any(
-                self.live(key, "leased") + sum(key in other.keys for other in chosen) >= self.limits[key]
-                for key in job.keys
-            ):
+            if job.alone and all(self.room(key, chosen) > 0 for key in job.keys):
+                served = lanes is None or job.lane in lanes
+                return [job] if served and not leased and not chosen else chosen
+            if lanes is not None and job.lane not in lanes:
+                continue
+            if any(self.room(key, chosen) <= 0 for key in job.keys):
                 continue
             if len(chosen) == count or (job.last_chance and chosen):
                 break
@@ -219,6 +256,7 @@ class Model:
         record.state, record.token, record.deadline = "leased", token, self.now + timeout
         record.attempts += 1
         record.place = record.avail
+        self.leases += [(self.now, key) for key in record.keys if key.startswith("/")]
 
     def verdict(self, job: Job, *, for_ack: bool = False) -> str:
         """held, done (an ack is harmless), lost or missing."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from nobroker import Limit
+from nobroker import Limit, Rate
 
 from .handles import handles
 from .test_queue_machine import EXAMPLES, STEPS, QueueMachine, lanes, own_ids, priorities, seconds
@@ -14,9 +16,19 @@ from .test_queue_machine import EXAMPLES, STEPS, QueueMachine, lanes, own_ids, p
 keys = st.sampled_from(["k", "k", "l", "m"])
 limits = st.lists(
     st.builds(Limit, keys, st.sampled_from([1, 1, 2, 3]), st.sampled_from(["wait", "wait", "discard"])),
-    min_size=1,
     max_size=3,
     unique_by=lambda limit: limit.key,
+)
+rates = st.lists(
+    st.builds(
+        Rate,
+        keys,
+        st.sampled_from([1, 2, 3]),
+        st.sampled_from([2, 20.5, 200]),
+        st.sampled_from(["reschedule", "reschedule", "discard"]),
+    ),
+    max_size=2,
+    unique_by=lambda rate: rate.key,
 )
 
 
@@ -31,34 +43,55 @@ class LimitsMachine(QueueMachine):
         lane=lanes,
         own=st.none() | own_ids,
         limits=limits,
+        rates=st.just([]) | rates,
+        exclusive=st.sampled_from([None] * 7 + ["app"]),
     )
     def enqueue_limited(
-        self, h: int, count: int, priority: int, delay: float, lane: str, own: str | None, limits: list[Limit]
+        self,
+        h: int,
+        count: int,
+        priority: int,
+        delay: float,
+        lane: str,
+        own: str | None,
+        limits: list[Limit],
+        rates: list[Rate],
+        exclusive: str | None,
     ) -> None:
         model = self.write()
         rooms = [
-            limit.limit - model.live(limit.key, "ready", "leased")
-            for limit in limits
-            if limit.on_conflict == "discard"
+            model.may_enter(limit.key, (limit.limit,)) for limit in limits if limit.on_conflict == "discard"
+        ]
+        rooms += [
+            model.may_enter(f"/{rate.key}", (rate.max, round(rate.duration * 1e6)))
+            for rate in rates
+            if rate.on_throttle == "discard"
         ]
         room = max(0, min(rooms, default=count))
+        options: dict[str, Any] = {"priority": priority, "delay": delay, "lane": lane}
+        options |= {"limits": limits, "rates": rates, "exclusive": exclusive}
         if own is not None:
             payload = self.payload()
-            job = self.queue(h).enqueue(
-                payload, priority=priority, delay=delay, lane=lane, job_id=own, limits=limits
-            )
+            job = self.queue(h).enqueue(payload, job_id=own, **options)
             assert job.created == (own not in model.ids and room > 0)
             jobs, payloads = [job], [payload]
             room = int(job.created)
         else:
             payloads = [self.payload() for _ in range(count)]
-            jobs = list(
-                self.queue(h).enqueue_many(payloads, priority=priority, delay=delay, lane=lane, limits=limits)
-            )
+            jobs = list(self.queue(h).enqueue_many(payloads, **options))
             assert [job.created for job in jobs] == [index < room for index in range(count)]
         self.check_new(jobs[:room])
         for job, payload in zip(jobs[:room], payloads, strict=False):
             model.add(job, own=own is not None, wall=False, payload=payload)
+
+    @rule(h=handles, lane=lanes, limit=st.sampled_from([None, 1, 2, 5]))
+    def lane_limit(self, h: int, lane: str, limit: int | None) -> None:
+        self.write()
+        self.queue(h).lane_limit(lane, limit)
+        self.model.lane_limits.pop(lane, None)
+        if limit is not None:
+            self.model.lane_limits[lane] = limit
+        assert self.queue(h).lane_limits == self.model.lane_limits
 
 
 LimitsMachine.TestCase.settings = settings(

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nobroker import BackoffPolicy, Limit, NobrokerError, Queue
+from nobroker import BackoffPolicy, Limit, NobrokerError, Queue, Rate
 from nobroker.clock import ManualClock
 from nobroker.state import codes, kinds, replay, snapshots
 from nobroker.state.machine import State
@@ -44,6 +44,9 @@ verbs = st.one_of(
         st.sampled_from([1, 3, 70]),
         st.sampled_from([0, 0, 5]),
     ),
+    st.tuples(st.just("rated"), st.sampled_from([1, 3]), st.sampled_from([2, 50]), st.sampled_from([1, 5])),
+    st.tuples(st.just("alone"), st.integers(-1, 0)),
+    st.tuples(st.just("lane_limit"), st.sampled_from([None, 1, 3])),
     st.tuples(st.just("lease"), st.sampled_from([1, 3, 100]), st.sampled_from([2, 60])),
     st.tuples(st.just("ack"), some),
     st.tuples(st.just("result"), one),
@@ -105,6 +108,15 @@ class Scribe:
     def _limited(self, keys: list[str], limit: int, count: int, delay: int) -> None:
         limits = [Limit(key, limit) for key in keys]
         self.queue.enqueue_many(range(count), limits=limits, delay=delay, lane="a" * (limit - 1))
+
+    def _rated(self, most: int, duration: int, count: int) -> None:
+        self.queue.enqueue_many(range(count), rates=Rate("k", most, duration))
+
+    def _alone(self, priority: int) -> None:
+        self.queue.enqueue("alone", priority=priority, exclusive="app")
+
+    def _lane_limit(self, limit: int | None) -> None:
+        self.queue.lane_limit("a", limit)
 
     def _lease(self, count: int, timeout: int) -> None:
         self.held = [*self.held, *self.queue.lease(count, visibility_timeout=timeout)][-30:]
@@ -217,7 +229,15 @@ def picture(state: State) -> dict[str, Any]:
         },
         "outdated": {seq for seqs, *_ in state.outdated(NEVER) for seq in seqs},
     }
-    for key, gate in state.ready.gates.items():
+    for rate in state.ready.rates.values():
+        rate.forget()
+    answers["rates"] = {
+        key: (rate.window(), (rate.limit, rate.duration, rate.jobs) if rate.jobs else None)
+        for key, rate in state.ready.rates.items()
+        if rate.times or rate.jobs
+    }
+    answers["lane limits"] = state.ready.lane_limits
+    for key, gate in [*state.ready.gates.items(), *state.ready.rates.items()]:
         mine = [seq for seq, group in state.ready.of.items() if gate in group.gates]
         assert gate.jobs == len(mine), key
         assert gate.held == {seq for seq in mine if state.pages.code(seq) == codes.LEASED}, key
@@ -233,12 +253,16 @@ def delivered(state: State) -> Iterator[tuple[Any, ...]]:
     while True:
         pieces = state.ready.take(7, None, frozenset())
         if not pieces:
-            leased = list(state.pages.having(codes.LEASED)) if state.ready.of else []
+            leased = list(state.pages.having(codes.LEASED)) if state.ready.limited else []
             if not leased:
                 assert not sum(state.pages.total(code) for code in codes.WAITING), "jobs that nobody can reach"
                 return
             for seq in leased:
                 state.pages.put(seq, codes.DONE)
+            state.ready.lane_limits.clear()  # they hold back those that are leased in the picture only
+            for rate in state.ready.rates.values():
+                rate.limit = NEVER
+                state.ready._freed(rate)
         for piece in pieces:
             avails = [piece.avail] * piece.size if isinstance(piece.avail, int) else piece.avail
             seqs = list(each(piece.spans))
