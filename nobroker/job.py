@@ -46,6 +46,8 @@ class NewJob(Plain):
         "limits",
         "rates",
         "exclusive",
+        "fair_key",
+        "fair_weight",
     )
 
     def __init__(
@@ -63,6 +65,8 @@ class NewJob(Plain):
         limits: Limit | Iterable[Limit] | None = None,
         rates: Rate | Iterable[Rate] | None = None,
         exclusive: str | None = None,
+        fair_key: str | None = None,
+        fair_weight: int = 1,
     ) -> None:
         self.payload = payload
         self.priority = priority
@@ -76,6 +80,8 @@ class NewJob(Plain):
         self.limits = limits
         self.rates = rates
         self.exclusive = exclusive
+        self.fair_key = fair_key
+        self.fair_weight = fair_weight
 
 
 class Job(Plain):

@@ -13,6 +13,8 @@ MAX_KEYS: Final = 16
 _CONFLICTS: Final = ("wait", "discard")
 _THROTTLES: Final = ("reschedule", "discard")
 _MAX_LEASES: Final = 1_000_000
+_MAX_WEIGHT: Final = 1000
+_SHOWN: Final = frozenset({"limits", "rates", "exclusive", "fair"})
 
 
 class Limit(Frozen):
@@ -71,6 +73,8 @@ def worded(
     limits: Iterable[Limit] | Limit | None,
     rates: Iterable[Rate] | Rate | None = None,
     exclusive: str | None = None,
+    fair_key: str | None = None,
+    fair_weight: int = 1,
     where: str = "",
 ) -> dict[str, Any] | None:
     """Limits as records say them; None for none. `where` goes before their names in errors.
@@ -89,6 +93,11 @@ def worded(
     if exclusive is not None:
         arguments.one_of(where + "exclusive", exclusive, ("app",))
         said["x"] = True
+    if fair_key is not None:
+        arguments.text(where + "fair_key", fair_key, arguments.MAX_ID_LENGTH)
+        said["f"] = [fair_key, arguments.whole(where + "fair_weight", fair_weight, 1, _MAX_WEIGHT)]
+    elif fair_weight != 1 or type(fair_weight) is not int:
+        raise ValueError(f"{where}fair_weight without a fair_key")
     return said or None
 
 
@@ -131,6 +140,8 @@ def shown(said: dict[str, Any] | None) -> dict[str, Any] | None:
         ]
     if "x" in said:
         found["exclusive"] = "app"
+    if "f" in said:
+        found["fair"] = list(said["f"])
     return found
 
 
@@ -142,10 +153,11 @@ def from_shown(found: Any) -> dict[str, Any] | None:
     """
     if found is None:
         return None
-    if type(found) is not dict or not found.keys() <= {"limits", "rates", "exclusive"}:
+    if type(found) is not dict or not found.keys() <= _SHOWN:
         raise ValueError(f"limits of a job that are none: {found!r:.100}")
     return worded(
         [Limit(*fields) for fields in found.get("limits", ())],
         [Rate(*fields) for fields in found.get("rates", ())],
         found.get("exclusive"),
+        *found.get("fair", ()),
     )

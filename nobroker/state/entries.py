@@ -22,8 +22,8 @@ NO_EXPIRY: Final = 16
 class Entry(NamedTuple):
     """What the census cannot say of a job.
 
-    `error`, `progress`, `state` are LSNs of the records that hold these values; 0 for none. `expires` is 0 for
-    never.
+    `error`, `progress`, `state` are LSNs of the records that hold these values; 0 for none. `expires` is 0
+    for never.
     """
 
     lane: str

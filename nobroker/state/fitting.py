@@ -101,13 +101,21 @@ def _limits(said: Any) -> None:
             for number in words[1:]:
                 if not _number(number):
                     raise ValueError("a limit that lets nothing through")
+    if "f" in said and (len(said["f"]) != 2 or type(said["f"][0]) is not str or not _number(said["f"][1])):
+        raise ValueError("a fair key or a weight that is none")
     if said.get("x", True) is not True:
         raise ValueError("jobs that run alone, or not")
 
 
+def _texts(*values: Any) -> None:
+    if any(type(value) is not str for value in values):
+        raise ValueError(f"{values!r:.100} where texts belong")
+
+
 def _lane_limit(head: Head, tail: int, lsn: int) -> None:
-    if type(head["l"]) is not str or (head["n"] is not None and not _number(head["n"])):
-        raise ValueError("a lane or a limit that is none")
+    _texts(head["l"])
+    if head["n"] is not None and not _number(head["n"]):
+        raise ValueError("a limit that lets nothing through")
 
 
 def _moved(head: Head, tail: int, lsn: int) -> None:
@@ -144,8 +152,12 @@ def _retired(head: Head, tail: int, lsn: int) -> None:
         _number(base[key])
     for lane, limit in base.get("L", ()):
         _lane_limit({"l": lane, "n": limit}, tail, lsn)
+    for lane, priority, *key, place in (*base.get("f", ()), *base.get("F", ())):
+        _texts(lane, *key)
+        _number(abs(priority)), _number(place)
     for key, duration, times in base.get("w", ()):
-        if type(key) is not str or len(times) % 2:
+        _texts(key)
+        if len(times) % 2:
             raise ValueError("leases of a rate that are no pairs")
         for number in (duration, *times):
             _number(number)

@@ -13,10 +13,15 @@ from typing import Any, NamedTuple, Protocol
 from sortedcontainers import SortedList
 
 from nobroker.state.runs import Key
+from nobroker.state.shares import FairKey
+
+Shelf = tuple[str, str | None]
+"""A lane, and a fair key or none."""
 
 Said = dict[str, Any]
 """What a record says of limits: `k` a list of `[key, limit]`, `r` a list of `[key, max, duration]`, `x` that
-the job runs alone. What comes behind in a list tells how the job came in, and counts no more once it is in.
+the job runs alone, `f` a fair key and its weight. What comes behind in a list of `k` or `r` tells how the
+job came in, and counts no more once it is in.
 """
 
 
@@ -26,6 +31,7 @@ class Words(NamedTuple):
     keys: tuple[tuple[str, int], ...] = ()
     rates: tuple[tuple[str, int, int], ...] = ()
     alone: bool = False
+    fair: tuple[str, int] | None = None
 
 
 class Identity(NamedTuple):
@@ -36,6 +42,7 @@ class Identity(NamedTuple):
     keys: tuple[str, ...]
     rates: tuple[str, ...]
     alone: bool
+    fair: str | None
 
 
 def words_of(said: Said) -> Words:
@@ -44,6 +51,7 @@ def words_of(said: Said) -> Words:
         tuple((key, limit) for key, limit, *_ in said.get("k", ())),
         tuple((key, most, duration) for key, most, duration, *_ in said.get("r", ())),
         said.get("x", False),
+        (said["f"][0], said["f"][1]) if "f" in said else None,
     )
 
 
@@ -56,12 +64,14 @@ def said_of(words: Words) -> Said:
         said["r"] = [list(rate) for rate in words.rates]
     if words.alone:
         said["x"] = True
+    if words.fair is not None:
+        said["f"] = list(words.fair)
     return said
 
 
 def identity_of(lane: str, priority: int, words: Words) -> Identity:
     keys, rates = tuple(key for key, _ in words.keys), tuple(key for key, _, _ in words.rates)
-    return Identity(lane, priority, keys, rates, words.alone)
+    return Identity(lane, priority, keys, rates, words.alone, words.fair and words.fair[0])
 
 
 class Clock(Protocol):
@@ -87,14 +97,14 @@ class Gate:
         self.jobs = 0
         self.held: set[int] = set()
         self.taking = 0
-        self.parked: dict[str, SortedList[Any]] = {}
-        self.lead: dict[str, Group] = {}
+        self.parked: dict[Shelf, SortedList[Any]] = {}
+        self.lead: dict[Shelf, Group] = {}
 
     def room(self) -> int:
         """How many more may be leased now."""
         return self.limit - len(self.held) - self.taking
 
-    def is_led(self, shelf: str, key: Key) -> bool:
+    def is_led(self, shelf: Shelf, key: Key) -> bool:
         """Whether a group whose turn is not after `key` was let through and still stands in the index: then
         it is enough that that one is looked at.
         """
@@ -159,12 +169,15 @@ class Group:
     a gate. `members` counts its jobs that wait or are leased.
     """
 
-    __slots__ = ("gates", "identity", "key", "members", "open", "place", "rates", "rows")
+    __slots__ = ("fair", "gates", "identity", "key", "members", "open", "place", "rates", "rows")
 
-    def __init__(self, identity: Identity, gates: tuple[Gate, ...], rates: tuple[Rate, ...]) -> None:
+    def __init__(
+        self, identity: Identity, gates: tuple[Gate, ...], rates: tuple[Rate, ...], fair: FairKey | None
+    ) -> None:
         self.identity = identity
         self.gates = (*gates, *rates)
         self.rates = rates
+        self.fair = fair
         self.members = 0
         self.rows: SortedList[Any] = SortedList()
         self.key: Key = (0, 0, 0)
@@ -179,11 +192,11 @@ class Group:
         return id(self) > id(other)
 
     @property
-    def shelf(self) -> str:
+    def shelf(self) -> Shelf:
         """Groups of one shelf are looked at one after the other; whoever looks at one looks at all."""
-        return self.identity.lane
+        return self.identity.lane, self.identity.fair
 
     def room(self) -> int:
         """How many of its jobs may be leased now."""
         room = min((gate.room() for gate in self.gates), default=1)
-        return min(room, 1) if self.identity.alone else room
+        return min(room, 1) if self.identity.alone or self.fair is not None else room

@@ -21,10 +21,11 @@ from sortedcontainers import SortedList
 
 from nobroker.state import codes
 from nobroker.state.entries import Entries
-from nobroker.state.gates import Gate, Group, Identity, Rate, Words, identity_of
+from nobroker.state.fairness import Fairness
+from nobroker.state.gates import Gate, Group, Identity, Rate, Shelf, Words, identity_of
 from nobroker.state.pages import Pages
 from nobroker.state.runs import Key
-from nobroker.state.waiting import Row, Waiting
+from nobroker.state.waiting import Row
 
 
 class Buried(NamedTuple):
@@ -35,7 +36,7 @@ class Buried(NamedTuple):
     words: Words
 
 
-class Parking(Waiting):
+class Parking(Fairness):
     """The groups of jobs with limits."""
 
     def __init__(self, pages: Pages, entries: Entries) -> None:
@@ -77,6 +78,9 @@ class Parking(Waiting):
                 rate.limit, rate.duration, rate.timed = most, duration, False
                 self._freed(rate)
                 self._time(rate)
+        if group.fair is not None and words.fair is not None:
+            group.fair.weight = words.fair[1]
+            group.fair.jobs += added
         return group
 
     @property
@@ -121,7 +125,8 @@ class Parking(Waiting):
         """The limits of a group's jobs, with the numbers that count."""
         rates = tuple((rate.key, rate.limit, rate.duration) for rate in group.rates)
         keys = tuple((gate.key, gate.limit) for gate in group.gates[: len(group.identity.keys)])
-        return Words(keys, rates, group.identity.alone)
+        fair = None if group.fair is None else (group.fair.key, group.fair.weight)
+        return Words(keys, rates, group.identity.alone, fair)
 
     def turned(self, first: int, last: int, code: int) -> None:
         """The census says something else of known jobs: take note of those with limits."""
@@ -142,6 +147,8 @@ class Parking(Waiting):
                 for rate in group.rates:
                     rate.note()
                     self._time(rate)
+                if group.fair is not None:
+                    self.note_share(group.fair)
             else:
                 self.alone_held.discard(seq)
                 for gate in group.gates:
@@ -169,7 +176,8 @@ class Parking(Waiting):
         lane, priority, words = self.dead.pop(seq)
         if code in codes.WAITING:
             # Where there are others, what they said counts: they may have come later.
-            in_force = self.words_of(self._group(identity_of(lane, priority, words)))
+            group = self._group(identity_of(lane, priority, words))
+            in_force = self.words_of(group)
             keys = tuple(
                 now if self.gates[now[0]].jobs else then
                 for now, then in zip(in_force.keys, words.keys, strict=True)
@@ -178,7 +186,8 @@ class Parking(Waiting):
                 now if self.rates[now[0]].jobs else then
                 for now, then in zip(in_force.rates, words.rates, strict=True)
             )
-            self.join((seq,), lane, priority, words._replace(keys=keys, rates=rates))
+            fair = in_force.fair if group.fair is not None and group.fair.jobs else words.fair
+            self.join((seq,), lane, priority, words._replace(keys=keys, rates=rates, fair=fair))
         elif not self.of and not self.dead:
             self._pages.watch = None
 
@@ -189,6 +198,8 @@ class Parking(Waiting):
         group.members -= 1
         for gate in group.gates:
             gate.jobs -= 1
+        if group.fair is not None:
+            group.fair.jobs -= 1
         if group.identity.alone:
             self._guard(-1)
         self._forget_if_unused(group)
@@ -199,7 +210,11 @@ class Parking(Waiting):
         group = self.groups.get(identity)
         if group is None:
             gates, rates = map(self._gate, identity.keys), map(self.rate, identity.rates)
-            group = self.groups[identity] = Group(identity, tuple(gates), tuple(rates))
+            lane, priority, fair_name = identity.lane, identity.priority, identity.fair
+            fair = None if fair_name is None else self.fair_key(lane, priority, fair_name)
+            group = self.groups[identity] = Group(identity, tuple(gates), tuple(rates), fair)
+            if fair is not None:
+                fair.groups += 1
             for gate in group.gates:
                 gate.groups += 1
         return group
@@ -229,6 +244,8 @@ class Parking(Waiting):
         if group.members or group.place is not None:
             return
         del self.groups[group.identity]
+        if group.fair is not None:
+            group.fair.groups -= 1
         for gate in group.gates:
             gate.groups -= 1
         for key in group.identity.keys:
@@ -268,8 +285,11 @@ class Parking(Waiting):
                 if isinstance(gate, Rate):
                     self._time(gate)
                 return
-        group.place = self._lane(group.identity.lane, self.alone if group.identity.alone else self.lanes)
-        group.place.add((*group.key, group))
+        if group.fair is not None and not group.identity.alone:
+            group.place = self.stand_in_round(group, group.fair)
+        else:
+            group.place = self._lane(group.identity.lane, self.alone if group.identity.alone else self.lanes)
+            group.place.add((*group.key, group))
         group.open = True
         for gate in group.gates:
             gate.lead[shelf] = group
@@ -279,7 +299,7 @@ class Parking(Waiting):
         for shelf in list(gate.parked):
             self._advance(gate, shelf)
 
-    def _advance(self, gate: Gate, shelf: str) -> None:
+    def _advance(self, gate: Gate, shelf: Shelf) -> None:
         """Let the next ones through, until one of them is sure to be looked at first."""
         rows = gate.parked.get(shelf)
         if rows is None:
@@ -290,12 +310,6 @@ class Parking(Waiting):
             self._stand(group)
         if not rows:
             del gate.parked[shelf]
-
-    def _lane(self, lane: str, lanes: dict[str, SortedList[Row]]) -> SortedList[Row]:
-        rows = lanes.get(lane)
-        if rows is None:
-            rows = lanes[lane] = SortedList()
-        return rows
 
     # -- time
 
@@ -320,17 +334,21 @@ class Parking(Waiting):
     # -- what outlives the jobs
 
     def lasting(self) -> dict[str, Any]:
-        """What counts on when all jobs are gone: `L` the limits of lanes, `w` the leases of each rate."""
+        """What counts on when all jobs are gone: `L` the limits of lanes, `w` the leases of each rate, and
+        how far the rounds are.
+        """
         rates = [rate for rate in self.rates.values() if self._counts(rate) and rate.times]
         return {
             "L": [list(limit) for limit in self.lane_limits.items()],
             "w": [[rate.key, rate.duration, rate.window()] for rate in rates],
+            **self.lasting_shares(),
         }
 
     def set_lasting(self, found: dict[str, Any]) -> None:
         """The reverse of `lasting`."""
         self.lane_limits = dict(found.get("L", ()))
         self._guard(0)
+        self.set_lasting_shares(found)
         windows = {key: (duration, times) for key, duration, times in found.get("w", ())}
         for key in windows:
             self.rate(key)

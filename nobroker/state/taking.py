@@ -14,6 +14,7 @@ from nobroker.state.numbers import ranges_of
 from nobroker.state.pages import Pages
 from nobroker.state.parking import Parking
 from nobroker.state.runs import Key, Run
+from nobroker.state.shares import Fair, Share
 from nobroker.state.waiting import Row
 
 
@@ -53,6 +54,9 @@ class Taking(Parking):
             if rows is None:
                 break
             group, most = None, count
+            fair = rows[0][3]
+            if isinstance(fair, Fair):
+                rows, limit = fair.next().rows, None
             if isinstance(rows[0][3], Group):
                 group = rows[0][3]
                 if group.identity.alone and (pieces or not self._may_run_alone(group, lanes)):
@@ -75,11 +79,14 @@ class Taking(Parking):
                 for gate in group.gates:
                     gate.taking += piece.size
                     chosen.append(gate)
+                if isinstance(fair, Fair):
+                    self.move_on(fair)
                 self._again(group)
             if singly or (group is not None and group.identity.alone):
                 break
         for gate in chosen:
             gate.taking = 0
+        self.chosen()
         return pieces
 
     def _lane_rooms(self) -> dict[str, int]:
@@ -210,6 +217,18 @@ class Taking(Parking):
                     return key
                 self._again(run, key)
                 continue
+            if isinstance(run, Fair):
+                key = self._settle_round(run)
+                if key == row[:3]:
+                    return key
+                rows.pop(0)
+                run.place = None
+                if key is None:
+                    del self.fairs[run.round]
+                else:
+                    run.key, run.place = key, rows
+                    rows.add((*key, run))
+                continue
             self._skip(run)
             if run.low >= run.high:
                 self._drop_first(rows)
@@ -219,6 +238,25 @@ class Taking(Parking):
                 return key
             rows.pop(0)
             rows.add((*key, run))
+        return None
+
+    def _settle_round(self, fair: Fair) -> Key | None:
+        """Make what stands first true, by age and by turn; the key of the oldest job, None when there is
+        none.
+        """
+        while fair.shares:
+            for share in (fair.oldest[0][3], self.first_share(fair)):
+                key = self._settle(share.rows)
+                if key != share.key:
+                    fair.take(share)
+                    if key is None:
+                        del fair.shares[share.fair_key.key]
+                    else:
+                        fair.put(share, key)
+                    break
+            else:
+                oldest: Share = fair.oldest[0][3]
+                return oldest.key
         return None
 
     def _drop_first(self, rows: SortedList[Row]) -> None:

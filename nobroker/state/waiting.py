@@ -12,9 +12,12 @@ from nobroker.state.entries import Entries
 from nobroker.state.gates import Gate, Group, Identity, Rate
 from nobroker.state.pages import Pages
 from nobroker.state.runs import Key, Run
+from nobroker.state.shares import Fair, Round
 
-Row = tuple[int, int, int, Run | Group | None]
-"""The key of its first job, and a run, a group of jobs with limits, or None for a job of its own."""
+Row = tuple[int, int, int, Run | Group | Fair | None]
+"""The key of its first job, and a run, a group of jobs with limits, a round of such groups, or None for a job
+of its own.
+"""
 
 
 class Waiting:
@@ -27,10 +30,17 @@ class Waiting:
         self.groups: dict[Identity, Group] = {}
         self.gates: dict[str, Gate] = {}
         self.rates: dict[str, Rate] = {}
+        self.fairs: dict[Round, Fair] = {}
         self.alone: dict[str, SortedList[Row]] = {}
         """Groups of jobs that run alone, by lane: they stand here, and not among the others."""
         self.later: SortedList[tuple[int, int, Run | None]] = SortedList()
         self.later_wall: SortedList[tuple[int, int, Run | None]] = SortedList()
+
+    def _lane(self, lane: str, lanes: dict[str, SortedList[Row]]) -> SortedList[Row]:
+        rows = lanes.get(lane)
+        if rows is None:
+            rows = lanes[lane] = SortedList()
+        return rows
 
     def in_order(self, lanes: Iterable[str] | None = None, more: Iterable[Key] = ()) -> Iterator[int]:
         """All waiting jobs in the order they would be delivered if no limit held them back; those not due yet
@@ -97,13 +107,18 @@ class Waiting:
 
     def _places(self, lanes: Iterable[str] | None) -> Iterator[SortedList[Row]]:
         """Where the rows of lanes stand: in the index, or parked."""
-        places = [self.lanes, self.alone]
-        places += [gate.parked for gate in self.gates.values() if gate.parked]
-        places += [rate.parked for rate in self.rates.values() if rate.parked]
-        for by_lane in places:
+        for by_lane in (self.lanes, self.alone):
             for lane, rows in by_lane.items():
                 if lanes is None or lane in lanes:
                     yield rows
+        for gate in (*self.gates.values(), *self.rates.values()):
+            for (lane, _), rows in gate.parked.items():
+                if lanes is None or lane in lanes:
+                    yield rows
+        for (lane, _), fair in self.fairs.items():
+            if lanes is None or lane in lanes:
+                for share in fair.shares.values():
+                    yield share.rows
 
     def _stands(self, row: Row, avail: int, seq: int) -> bool:
         """Whether a row still speaks of where a job stands."""
@@ -117,7 +132,7 @@ def _row_keys(row: Row) -> Iterator[Key]:
     run = row[3]
     if run is None:
         return iter([row[:3]])
-    return iter(()) if isinstance(run, Group) else run.keys()
+    return run.keys() if isinstance(run, Run) else iter(())
 
 
 def _later_keys(

@@ -72,6 +72,8 @@ def _same(one: NewJob, other: NewJob) -> bool:
         and one.limits is other.limits
         and one.rates is other.rates
         and one.exclusive is other.exclusive
+        and one.fair_key is other.fair_key
+        and one.fair_weight is other.fair_weight
     )
 
 

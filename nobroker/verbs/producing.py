@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _PRIORITY: Final = 2**31 - 1
+_NO_LIMITS: Final = (None, None, None, None, 1)
 _ONE: Final = ["payload"]
 
 
@@ -38,6 +39,8 @@ class Producing(Face):
         limits: Limit | Iterable[Limit] | None = None,
         rates: Rate | Iterable[Rate] | None = None,
         exclusive: str | None = None,
+        fair_key: str | None = None,
+        fair_weight: int = 1,
     ) -> Job:
         """Add one job; it is on the disk when this returns.
 
@@ -59,6 +62,10 @@ class Producing(Face):
                 or a rate discards comes back with `created=False`; it has no `seq`, and is nowhere.
             exclusive: "app": it runs alone. It is leased when nothing else is, and nothing else while it is.
                 From its turn on, those behind it wait, in all lanes, until it has run.
+            fair_key: among the keys that have waiting jobs of one lane and priority, leases go round, so that
+                many jobs of one key do not hold up those of another.
+            fair_weight: 1 to 1,000: how many leases it gets for one of a key with weight 1. What the newest
+                job of a key says counts.
 
         Raises:
             SerializationError: a value is not of those types; nothing was written.
@@ -67,8 +74,8 @@ class Producing(Face):
         ids = None if job_id is None else [arguments.own_id(job_id)]
         packed = pack_list([payload], _ONE)
         new = self._new([(1, packed)], 1, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
-        if (limits, rates, exclusive) != (None, None, None):
-            new.limits = worded(limits, rates, exclusive)
+        if (limits, rates, exclusive, fair_key, fair_weight) != _NO_LIMITS:
+            new.limits = worded(limits, rates, exclusive, fair_key, fair_weight)
         if ids is None and new.limits is None:
             return self._store.enqueue_one(new)
         new.ids = ids
@@ -90,6 +97,8 @@ class Producing(Face):
         limits: Limit | Iterable[Limit] | None = None,
         rates: Rate | Iterable[Rate] | None = None,
         exclusive: str | None = None,
+        fair_key: str | None = None,
+        fair_weight: int = 1,
     ) -> Sequence[Job]:
         """Add many jobs with one write: all or none.
 
@@ -106,8 +115,8 @@ class Producing(Face):
         batches = pack_batches(payloads)
         count = sum(number for number, _ in batches)
         new = self._new(batches, count, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
-        if (limits, rates, exclusive) != (None, None, None):
-            new.limits = worded(limits, rates, exclusive)
+        if (limits, rates, exclusive, fair_key, fair_weight) != _NO_LIMITS:
+            new.limits = worded(limits, rates, exclusive, fair_key, fair_weight)
         if job_ids is not None:
             new.ids = arguments.own_ids(job_ids)
             _same_length("job_ids", len(new.ids), count)
@@ -143,7 +152,7 @@ class Producing(Face):
     def _options(self, job: NewJob, where: str) -> NewJobs:
         when = (job.priority, job.delay, job.run_at, job.max_attempts, job.expires_in)
         new = self._new([], 0, *when, job.metadata, job.lane, where)
-        new.limits = worded(job.limits, job.rates, job.exclusive, where)
+        new.limits = worded(job.limits, job.rates, job.exclusive, job.fair_key, job.fair_weight, where)
         return new
 
     def _new(

@@ -44,6 +44,7 @@ class Record:
     limits: dict[str, Any] | None = None
     buried: dict[str, tuple[int, ...]] | None = None
     """The limits of its keys when it died."""
+    buried_weight: int = 1
 
     @property
     def keys(self) -> list[str]:
@@ -54,10 +55,21 @@ class Record:
     def words(self) -> dict[str, tuple[int, ...]]:
         said = self.limits or {}
         keys = {key: (limit,) for key, limit, _ in said.get("limits", ())}
-        rates = {
-            f"/{key}": (most, round(duration * 1e6)) for key, most, duration, _ in said.get("rates", ())
-        }
+        rates = {f"/{key}": (most, round(duration * 1e6)) for key, most, duration, _ in said.get("rates", ())}
         return keys | rates
+
+    @property
+    def fair(self) -> list[Any] | None:
+        """The fair key and its weight."""
+        return None if self.limits is None else self.limits.get("fair")
+
+    @property
+    def round(self) -> tuple[str, int]:
+        return self.lane, self.priority
+
+    @property
+    def fair_name(self) -> tuple[str, int, str]:
+        return (*self.round, self.fair[0] if self.fair else "")
 
     @property
     def alone(self) -> bool:
@@ -118,6 +130,9 @@ class Model:
         self.leases: list[tuple[int, str]] = []
         """When jobs with the key of a rate were leased."""
         self.lane_limits: dict[str, int] = {}
+        self.weights: dict[tuple[str, int, str], int] = {}
+        self.passed: dict[tuple[str, int, str], int] = {}
+        self.reached: dict[tuple[str, int], int] = {}
 
     def seen(self) -> Model:
         """As a reader sees it: what time has ended counts as ended, though nobody wrote that down."""
@@ -156,19 +171,21 @@ class Model:
 
     def _die(self, job: Record) -> None:
         job.state, job.buried = "dead", {key: self.limits[key] for key in job.keys}
+        if job.fair is not None:
+            job.buried_weight = self.weights[job.fair_name]
 
     def live(self, key: str, *states: str) -> int:
         """How many jobs with a key wait or are leased."""
         return sum(job.state in states and key in job.keys for job in self.jobs.values())
 
-    def room(self, key: str, chosen: list[Record]) -> int:
+    def room(self, key: str) -> int:
         """How many more jobs with a key may be leased."""
         most, *duration = self.limits[key]
         if duration:
             used = sum(at > self.now - duration[0] and key == other for at, other in self.leases)
         else:
             used = self.live(key, "leased")
-        return most - used - sum(key in other.keys for other in chosen)
+        return most - used
 
     def may_enter(self, key: str, words: tuple[int, ...]) -> int:
         """How many more jobs with a key that discards are taken in."""
@@ -225,6 +242,8 @@ class Model:
         )
         record.limits = job.limits
         self.limits |= record.words
+        if record.fair is not None:
+            self.weights[record.fair_name] = record.fair[1]
         self.jobs[job.seq] = record
         self.ids[job.id] = job.seq
 
@@ -234,29 +253,64 @@ class Model:
         leased = [job for job in self.jobs.values() if job.state == "leased"]
         if None in self.paused or any(job.alone for job in leased):
             return chosen
-        for job in self.order():
-            held = sum(other.lane == job.lane for other in (*leased, *chosen))
-            if job.lane in self.paused or held >= self.lane_limits.get(job.lane, 10**9):
-                continue
-            if job.alone and all(self.room(key, chosen) > 0 for key in job.keys):
-                served = lanes is None or job.lane in lanes
-                return [job] if served and not leased and not chosen else chosen
-            if lanes is not None and job.lane not in lanes:
-                continue
-            if any(self.room(key, chosen) <= 0 for key in job.keys):
-                continue
-            if len(chosen) == count or (job.last_chance and chosen):
+        waiting = [job for job in self.order() if job.lane not in self.paused]
+        rooms = {key: self.room(key) for job in waiting for key in job.keys}
+        lane_rooms = {
+            lane: limit - sum(job.lane == lane for job in leased) for lane, limit in self.lane_limits.items()
+        }
+        passed, reached = dict(self.passed), dict(self.reached)
+
+        def may(job: Record) -> bool:
+            served = lanes is None or job.lane in lanes or job.alone
+            return served and lane_rooms.get(job.lane, 1) > 0 and all(rooms[key] > 0 for key in job.keys)
+
+        while len(chosen) < count:
+            first = next((job for job in waiting if may(job)), None)
+            if first is None:
                 break
-            chosen.append(job)
-            if job.last_chance:
+            if first.alone:
+                served = lanes is None or first.lane in lanes
+                return [first] if served and not leased and not chosen else chosen
+            if first.fair is not None:
+                first = self._turn([job for job in waiting if may(job)], first, passed, reached)
+            if first.last_chance and chosen:
+                break
+            waiting.remove(first)
+            chosen.append(first)
+            for key in first.keys:
+                rooms[key] -= 1
+            if first.lane in lane_rooms:
+                lane_rooms[first.lane] -= 1
+            self._pass(first, passed, reached)
+            if first.last_chance:
                 break
         return chosen
+
+    def _turn(
+        self, waiting: list[Record], first: Record, passed: dict[Any, int], reached: dict[Any, int]
+    ) -> Record:
+        """The first job of the key whose turn it is, in the round of the first job."""
+        firsts: dict[str, Record] = {}
+        for job in waiting:
+            if job.fair is not None and not job.alone and job.round == first.round:
+                firsts.setdefault(job.fair[0], job)
+        return min(
+            firsts.values(),
+            key=lambda job: (max(passed.get(job.fair_name, 0), reached.get(job.round, 0)), job.key),
+        )
+
+    def _pass(self, job: Record, passed: dict[Any, int], reached: dict[Any, int]) -> None:
+        if job.fair is not None:
+            start = max(passed.get(job.fair_name, 0), reached.get(job.round, 0))
+            reached[job.round] = start
+            passed[job.fair_name] = start + 1_000_000 // self.weights[job.fair_name]
 
     def take(self, record: Record, token: int, timeout: int) -> None:
         record.state, record.token, record.deadline = "leased", token, self.now + timeout
         record.attempts += 1
         record.place = record.avail
         self.leases += [(self.now, key) for key in record.keys if key.startswith("/")]
+        self._pass(record, self.passed, self.reached)
 
     def verdict(self, job: Job, *, for_ack: bool = False) -> str:
         """held, done (an ack is harmless), lost or missing."""
@@ -318,6 +372,12 @@ class Model:
 
     def requeue(self, seq: int) -> None:
         job = self.jobs[seq]
+        if job.fair is not None and not any(
+            other.fair_name == job.fair_name and other.state in ("ready", "leased")
+            for other in self.jobs.values()
+            if other.fair is not None
+        ):
+            self.weights[job.fair_name] = job.buried_weight
         for key, limit in (job.buried or {}).items():
             if not self.live(key, "ready", "leased"):
                 self.limits[key] = limit

@@ -45,6 +45,7 @@ class LimitsMachine(QueueMachine):
         limits=limits,
         rates=st.just([]) | rates,
         exclusive=st.sampled_from([None] * 7 + ["app"]),
+        fair=st.sampled_from([None, None, ("A", 1), ("B", 1), ("B", 3), ("C", 2)]),
     )
     def enqueue_limited(
         self,
@@ -57,6 +58,7 @@ class LimitsMachine(QueueMachine):
         limits: list[Limit],
         rates: list[Rate],
         exclusive: str | None,
+        fair: tuple[str, int] | None,
     ) -> None:
         model = self.write()
         rooms = [
@@ -70,6 +72,8 @@ class LimitsMachine(QueueMachine):
         room = max(0, min(rooms, default=count))
         options: dict[str, Any] = {"priority": priority, "delay": delay, "lane": lane}
         options |= {"limits": limits, "rates": rates, "exclusive": exclusive}
+        if fair is not None:
+            options |= {"fair_key": fair[0], "fair_weight": fair[1]}
         if own is not None:
             payload = self.payload()
             job = self.queue(h).enqueue(payload, job_id=own, **options)

@@ -45,6 +45,7 @@ verbs = st.one_of(
         st.sampled_from([0, 0, 5]),
     ),
     st.tuples(st.just("rated"), st.sampled_from([1, 3]), st.sampled_from([2, 50]), st.sampled_from([1, 5])),
+    st.tuples(st.just("fair"), st.sampled_from("AB"), st.sampled_from([1, 2]), st.sampled_from([1, 4])),
     st.tuples(st.just("alone"), st.integers(-1, 0)),
     st.tuples(st.just("lane_limit"), st.sampled_from([None, 1, 3])),
     st.tuples(st.just("lease"), st.sampled_from([1, 3, 100]), st.sampled_from([2, 60])),
@@ -111,6 +112,10 @@ class Scribe:
 
     def _rated(self, most: int, duration: int, count: int) -> None:
         self.queue.enqueue_many(range(count), rates=Rate("k", most, duration))
+
+    def _fair(self, key: str, weight: int, count: int) -> None:
+        limits = Limit("k", 2) if weight == 2 else None
+        self.queue.enqueue_many(range(count), fair_key=key, fair_weight=weight, limits=limits)
 
     def _alone(self, priority: int) -> None:
         self.queue.enqueue("alone", priority=priority, exclusive="app")
@@ -236,6 +241,13 @@ def picture(state: State) -> dict[str, Any]:
         for key, rate in state.ready.rates.items()
         if rate.times or rate.jobs
     }
+    lasting = state.ready.lasting_shares()
+    answers["rounds"] = sorted(lasting["f"]), sorted(lasting["F"])
+    answers["weights"] = {
+        name: key.weight
+        for name, key in state.ready.fair_keys.items()
+        if any(group.fair is key and group.members for group in state.ready.groups.values())
+    }
     answers["lane limits"] = state.ready.lane_limits
     for key, gate in [*state.ready.gates.items(), *state.ready.rates.items()]:
         mine = [seq for seq, group in state.ready.of.items() if gate in group.gates]
@@ -255,7 +267,8 @@ def delivered(state: State) -> Iterator[tuple[Any, ...]]:
         if not pieces:
             leased = list(state.pages.having(codes.LEASED)) if state.ready.limited else []
             if not leased:
-                assert not sum(state.pages.total(code) for code in codes.WAITING), "jobs that nobody can reach"
+                waiting = sum(state.pages.total(code) for code in codes.WAITING)
+                assert not waiting, "jobs that nobody can reach"
                 return
             for seq in leased:
                 state.pages.put(seq, codes.DONE)
