@@ -280,6 +280,11 @@ def _cancel(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
     lines.moments("keep_until", head.get("k") or None)
 
 
+def _reschedule(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
+    lines.moments("available_at", head["a"])
+    lines.same({"wall_clock": head.get("w", False)})
+
+
 def _nothing(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
     """No more than that it happened."""
 
@@ -297,6 +302,7 @@ _DETAILS: dict[int, Callable[[Lines, Head, slice, Any], None]] = {
     kinds.REQUEUE: _nothing,
     kinds.DROP: _nothing,
     kinds.CANCEL: _cancel,
+    kinds.RESCHEDULE: _reschedule,
 }
 
 

@@ -151,7 +151,7 @@ def _settle_moved(state: State, seq: int, head: Head, override: Head, avail: int
         max_attempts,
         override.get("a", avail),
         override.get("n", 0),
-        override["w"] if "w" in override else head.get("w", False),
+        bool(override.get("w", head.get("w"))),
         override.get("f", 0),
         lsn if "E" in override else 0,
         lsn if "P" in override else 0,

@@ -11,7 +11,7 @@ READY: Final = 1
 DELAYED: Final = 2
 """Waits in a run of ordinary jobs; not due yet."""
 RETRY: Final = 3
-"""Waits with an entry of its own (it was leased before); due."""
+"""Waits with an entry of its own (it was leased before, or rescheduled); due."""
 RETRY_LATER: Final = 4
 """As RETRY, not due yet."""
 LEASED: Final = 5

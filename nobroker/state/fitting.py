@@ -140,6 +140,13 @@ def _given_back(head: Head, tail: int, lsn: int) -> None:
         raise ValueError("a state that is not packed")
 
 
+def _rescheduled(head: Head, tail: int, lsn: int) -> None:
+    _spans(head["q"], lsn)
+    _number(head["a"]), _number(head.get("x", 0))
+    if any(type(head.get(key, 0)) is not int for key in "pm") or type(head.get("w", False)) is not bool:
+        raise ValueError("a priority, a number of attempts or a clock that is none")
+
+
 def _cancelled(head: Head, tail: int, lsn: int) -> None:
     _spans(head.get("q", []), lsn)
     _spans(head.get("g", []), lsn)
@@ -177,6 +184,7 @@ _LOOKERS: dict[int, Callable[[Head, int, int], None]] = {
     kinds.MOVE: _moved,
     kinds.LEASE: _leased,
     kinds.CANCEL: _cancelled,
+    kinds.RESCHEDULE: _rescheduled,
     kinds.RETIRE: _retired,
     kinds.PURGE: _purged,
     kinds.RESERVE: _reserved,

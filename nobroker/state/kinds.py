@@ -22,6 +22,7 @@ PAUSE: Final = 28
 PURGE: Final = 29
 RESERVE: Final = 30
 ANCHOR: Final = 31
+RESCHEDULE: Final = 32
 LANE_LIMIT: Final = 33
 
 NAMES: Final = {
@@ -43,5 +44,6 @@ NAMES: Final = {
     PURGE: "purge",
     RESERVE: "reserve",
     ANCHOR: "anchor",
+    RESCHEDULE: "reschedule",
     LANE_LIMIT: "lane-limit",
 }

@@ -221,6 +221,19 @@ def requeue(state: State, head: Head, lsn: int) -> None:
             state.wait_again(seq, entry._replace(flags=NO_EXPIRY), head["t"])
 
 
+def reschedule(state: State, head: Head, lsn: int) -> None:
+    for seq in each(head["q"]):
+        if state.pages.code(seq) not in codes.WAITING:
+            continue
+        entry = state.entries.get(seq)
+        if entry is None:  # it left its run: what the run knew of it, the record says
+            shared = (state.pages.lane(seq), head.get("p", 0), head.get("m", 5))
+            entry = Entry(*shared, 0, expires=head.get("x", 0))
+        else:
+            state.ready.drop_own(seq)
+        state.wait_again(seq, entry._replace(avail=head["a"], wall=head.get("w", False)), head["t"])
+
+
 def cancel(state: State, head: Head, lsn: int) -> None:
     for seq in each(head.get("q", [])):
         if state.pages.code(seq) not in codes.WAITING:

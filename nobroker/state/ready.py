@@ -92,6 +92,17 @@ class ReadyIndex(Taking):
         else:
             self.add_to_group(group, row)
 
+    def drop_own(self, seq: int) -> None:
+        """Take the row of a waiting job with an entry out: it gets another, perhaps over and over."""
+        entry = self._entries[seq]
+        if self._pages.code(seq) == RETRY_LATER:
+            queue = self.later_wall if entry.wall else self.later
+            queue.discard((entry.avail, seq, None))
+            return
+        group = self.of.get(seq)
+        rows = self._lane(entry.lane, self.lanes) if group is None else group.rows
+        rows.discard((-entry.priority, entry.avail, seq, None))
+
     # -- time
 
     def next_due(self) -> tuple[int | None, int | None]:
@@ -116,7 +127,11 @@ class ReadyIndex(Taking):
             avail, seq, run = queue.pop(0)
             if run is None:
                 entry = self._entries.get(seq)
-                if entry is not None and entry.avail == avail and self._pages.code(seq) == RETRY_LATER:
+                if (
+                    entry is not None
+                    and (entry.avail, entry.wall) == (avail, queue is self.later_wall)
+                    and self._pages.code(seq) == RETRY_LATER
+                ):
                     self._pages.put(seq, RETRY)
                     self.add_own(seq, later=False)
                 continue

@@ -48,6 +48,7 @@ _HANDLERS: dict[int, Callable[[State, Head, int], None]] = {
     kinds.REQUEUE: outcomes.requeue,
     kinds.DROP: queuewide.drop,
     kinds.CANCEL: outcomes.cancel,
+    kinds.RESCHEDULE: outcomes.reschedule,
     kinds.PAUSE: queuewide.pause,
     kinds.PURGE: queuewide.purge,
     kinds.RESERVE: queuewide.reserve,

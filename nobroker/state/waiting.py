@@ -66,11 +66,11 @@ class Waiting:
                     seen.add(seq)
                 yield seq
         for queue in (self.later, self.later_wall):
-            for _, _, seq, lane in heapq.merge(
-                *(_later_keys(avail, seq, run, self._entries) for avail, seq, run in queue)
+            wall = queue is self.later_wall
+            for _, _, seq, lane, code in heapq.merge(
+                *(_later_keys(avail, seq, run, self._entries, wall) for avail, seq, run in queue)
             ):
-                code = self._pages.code(seq)
-                if code in (DELAYED, RETRY_LATER) and (lanes is None or lane in lanes) and seq not in seen:
+                if code == self._pages.code(seq) and (lanes is None or lane in lanes) and seq not in seen:
                     if code == RETRY_LATER:
                         seen.add(seq)
                     yield seq
@@ -136,12 +136,13 @@ def _row_keys(row: Row) -> Iterator[Key]:
 
 
 def _later_keys(
-    avail: int, seq: int, run: Run | None, entries: Entries
-) -> Iterator[tuple[int, int, int, str]]:
+    avail: int, seq: int, run: Run | None, entries: Entries, wall: bool
+) -> Iterator[tuple[int, int, int, str, int]]:
+    """The keys of a row, with the lane, and the code that its jobs have while it speaks of them."""
     if run is not None:
         for nprio, due, number in run.keys():  # noqa: SIM118
-            yield due, nprio, number, run.lane
+            yield due, nprio, number, run.lane, DELAYED
         return
     entry = entries.get(seq)
-    if entry is not None and entry.avail == avail:
-        yield avail, -entry.priority, seq, entry.lane
+    if entry is not None and (entry.avail, entry.wall) == (avail, wall):
+        yield avail, -entry.priority, seq, entry.lane, RETRY_LATER

@@ -44,13 +44,6 @@ class Decoded:
         values[index] = _TAKEN
         return value
 
-    def stated(self) -> Any:
-        """The job state that a NACK or RELEASE gives its jobs, as an object of the caller's own."""
-        try:
-            return unpack(self.head["J"])
-        except ValueError as error:
-            raise self.corrupt(str(error)) from error
-
     def _unpacked(self) -> list[Any]:
         try:
             values = unpack(self.record.tail_bytes)
@@ -77,8 +70,11 @@ class Decoded:
     def place_of(self, seq: int) -> int:
         """Index of a job among those the record speaks of."""
         if self._places is None:
-            self._places = {number: index for index, number in enumerate(each(self.head["q"]))}
-        return self._places[seq]
+            self._places = {number: index for index, number in enumerate(each(self.head.get("q", [])))}
+        place = self._places.get(seq)
+        if place is None:
+            raise self.corrupt(f"it says nothing of job number {seq}")
+        return place
 
     def corrupt(self, why: str) -> CorruptLogError:
         return CorruptLogError(

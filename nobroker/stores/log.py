@@ -144,6 +144,9 @@ class LogStore:
     def cancel(self, job_id: str) -> Job:
         return self._settler.cancel(job_id)
 
+    def reschedule(self, job_id: str, delay_us: int, run_at_us: int | None) -> Job:
+        return self._settler.reschedule(job_id, delay_us, run_at_us)
+
     # -- looking
 
     def get(self, job_id: str) -> Job:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from nobroker.errors import JobNotFoundError
 from nobroker.job import Job
 from nobroker.state import codes
+from nobroker.state.machine import Head
 from nobroker.stores.base import JobRef
+from nobroker.stores.decoded import Decoded
 from nobroker.stores.session import Session
 
 
@@ -65,17 +67,21 @@ class Lookup:
 
     def job(self, seq: int, now: int) -> Job:
         """The job as it is."""
-        found = self._session.reader.find(seq)
-        if found is None:
-            raise self._session.lost(seq)
-        return self._session.reader.job(self._session.state, seq, now, *found)
+        return self._session.reader.job(self._session.state, seq, now, *self._record(seq))
 
     def job_id(self, seq: int) -> str:
         """The id of a known job."""
+        return self._session.reader.job_id(seq, *self._record(seq))
+
+    def head(self, seq: int) -> Head:
+        """What a known job shares with the others of its record."""
+        return self._record(seq)[0].head
+
+    def _record(self, seq: int) -> tuple[Decoded, int]:
         found = self._session.reader.find(seq)
         if found is None:
             raise self._session.lost(seq)
-        return self._session.reader.job_id(seq, *found)
+        return found
 
     def missing(self, job_id: str) -> JobNotFoundError:
         return JobNotFoundError(

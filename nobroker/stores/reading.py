@@ -12,6 +12,7 @@ from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import State
 from nobroker.state.numbers import column, columns
+from nobroker.state.replay import MISFITS
 from nobroker.stores.base import Alike
 from nobroker.stores.decoded import Decoded
 from nobroker.values import unpack
@@ -291,19 +292,16 @@ class Reader:
         return found.value(found.place_of(seq))
 
     def said(self, ref: int, seq: int, what: str) -> Any:
-        """What the record at `ref` says of a job: E error, P progress, J job state, R result."""
+        """What the record at `ref` says of a job: E error, P progress, J job state, R result.
+
+        Raises:
+            CorruptLogError: it is not the record that was believed to be there.
+        """
         found = self.at(ref)
-        index = found.place_of(seq)
-        if found.record.type == kinds.MOVE:
-            packed = found.head.get("o", {}).get(index, {}).get(what)
-            return packed if what == "E" or packed is None else unpack(packed)
-        if what == "J" and found.record.type != kinds.EXTEND:
-            return found.stated()
-        said = found.value(index)
-        if what == "E" or said is None:
-            return said
-        part = said[0 if what == "P" else 1]
-        return None if part is None else part[0]
+        try:
+            return _said(found, seq, what)
+        except MISFITS as error:
+            raise found.corrupt(repr(error)) from error
 
     def keep_until(self, ref: int, seq: int) -> int:
         """Until when a finished job is remembered."""
@@ -323,6 +321,20 @@ _STATES: Final = {
     codes.DONE: JobState.DONE,
     codes.DEAD: JobState.DEAD,
 }
+
+
+def _said(found: Decoded, seq: int, what: str) -> Any:
+    index = found.place_of(seq)
+    if found.record.type == kinds.MOVE:
+        packed = found.head.get("o", {}).get(index, {}).get(what)
+        return packed if what == "E" or packed is None else unpack(packed)
+    if what == "J" and found.record.type != kinds.EXTEND:
+        return unpack(found.head["J"])
+    said = found.value(index)
+    if what == "E" or said is None:
+        return said
+    part = said[0 if what == "P" else 1]
+    return None if part is None else part[0]
 
 
 def _add_lease(job: Job, state: State, seq: int, now: int, entry: Entry | None) -> None:

@@ -1,4 +1,4 @@
-"""What a holder says of its jobs: ack, nack, extend, release; and cancel, which others say."""
+"""What a holder says of its jobs: ack, nack, extend, release; and cancel and reschedule, which others say."""
 
 from __future__ import annotations
 
@@ -274,6 +274,23 @@ class Settler:
                 session.notify_freed()
             elif code == codes.LEASED:
                 end = session.append([(kinds.CANCEL, {"t": now, "g": [seq, seq]}, b"")])
+            job = self._lookup.job(seq, now)
+        session.log.wait_durable(end)
+        return job
+
+    def reschedule(self, job_id: str, delay_us: int, run_at_us: int | None) -> Job:
+        session = self._session
+        with session.transaction() as now:
+            seq = self._lookup.known(job_id)
+            end = session.log.position
+            if session.state.pages.code(seq) in codes.WAITING:
+                head: Head = {"t": now, "q": [seq, seq], "a": now + delay_us}
+                if run_at_us is not None:
+                    head["a"], head["w"] = run_at_us, True
+                shared = self._lookup.head(seq)
+                head.update((key, shared[key]) for key in "pmx" if key in shared)
+                end = session.append([(kinds.RESCHEDULE, head, b"")])
+                session.log.notify()
             job = self._lookup.job(seq, now)
         session.log.wait_durable(end)
         return job

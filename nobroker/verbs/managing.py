@@ -1,4 +1,4 @@
-"""Running a queue: the dead, cancelling, pausing, compaction, checks."""
+"""Running a queue: the dead, cancelling, rescheduling, pausing, compaction, checks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nobroker.verbs.face import Face, id_of
 from nobroker.verbs.looking import Looking
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 
@@ -37,6 +38,27 @@ class Managing(Looking, Face):
         """Call a job off. Not yet leased: it is done, with `last_error="cancelled"`. Leased: the holder sees
         `cancel_requested` at its next extend. Finished or dead: nothing happens."""
         return self._store.cancel(id_of(job_id))
+
+    def reschedule(self, job_id: str, *, delay: float = 0.0, run_at: datetime | float | None = None) -> Job:
+        """Change when a waiting job becomes available. One that is leased, done or dead is left as it is.
+
+        Its `expires_in` counts on from when it was enqueued.
+
+        Args:
+            delay: seconds from now; 0: now.
+            run_at: or a moment of the wall clock: an aware datetime, or seconds since the epoch.
+
+        Returns:
+            The job as it is now.
+
+        Raises:
+            JobNotFoundError: there is none (any more).
+        """
+        delay_us = arguments.seconds("delay", delay)
+        run_at_us = arguments.wall_time("run_at", run_at)
+        if delay_us and run_at_us is not None:
+            raise ValueError("give delay or run_at, not both")
+        return self._store.reschedule(id_of(job_id), delay_us, run_at_us)
 
     def pause(self, *, lane: str | None = None) -> None:
         """Lease nothing more, in any process, until `resume`."""

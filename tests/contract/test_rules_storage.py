@@ -182,6 +182,7 @@ class TestRule11ReadOnly:
             lambda: looker.release(job),
             lambda: looker.cancel(job.id),
             looker.requeue_dead,
+            lambda: looker.reschedule(job.id),
             looker.drop_dead,
             looker.pause,
             looker.resume,

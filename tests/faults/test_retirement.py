@@ -83,6 +83,12 @@ class Schedule:
         for job in jobs:
             del self.held[job.seq]
 
+    def reschedule(self) -> None:
+        """Waiting jobs get an entry of their own, and are due at once."""
+        waiting = [job for job in self.queue.list_jobs("ready", limit=30) if job.seq not in self.held]
+        for job in self.rng.sample(waiting, min(len(waiting), 3)):
+            assert self.queue.reschedule(job.id).available_at >= job.available_at
+
     def give_back(self) -> None:
         """Lease and release, twice: the same jobs come again, in their old place."""
         for _ in range(2):
@@ -169,6 +175,7 @@ class Schedule:
             self.nack,
             self.release,
             self.give_back,
+            self.reschedule,
             self.rotate,
             self.rotate,
         ]

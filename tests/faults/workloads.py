@@ -46,6 +46,8 @@ def _managing(book: Book, queue: Queue) -> None:
     do(queue, lambda: queue.cancel(held[2].id))
     waiting = queue.list_jobs("ready", limit=1)[0]
     do(queue, lambda: queue.cancel(waiting.id))
+    hastened = queue.list_jobs("ready", limit=1)[0]
+    do(queue, lambda: queue.reschedule(hastened.id, delay=3))
     do(queue, lambda: queue.requeue_dead(held[0].id))
     do(queue, lambda: queue.drop_dead())
     do(queue, lambda: queue.pause())

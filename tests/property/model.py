@@ -370,6 +370,11 @@ class Model:
         elif job.state == "leased":
             job.cancel = True
 
+    def reschedule(self, seq: int, avail: int, wall: bool) -> None:
+        job = self.jobs[seq]
+        if job.state == "ready":
+            job.avail, job.wall = avail, wall
+
     def requeue(self, seq: int) -> None:
         job = self.jobs[seq]
         if job.fair is not None and not any(

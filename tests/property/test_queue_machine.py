@@ -275,6 +275,20 @@ class QueueMachine(Handles):
         model.cancel(seq)
         assert shown(self.queue(h).cancel(job_id)) == model.jobs[seq].shown(model.now)
 
+    @precondition(lambda self: self.made)
+    @rule(h=handles, pick=picks, delay=seconds, dated=st.booleans())
+    def reschedule(self, h: int, pick: int, delay: float, dated: bool) -> None:
+        model = self.write()
+        job_id = self.made[pick % len(self.made)].id
+        when: dict[str, Any] = {"run_at": model.wall / 1e6 + delay} if dated else {"delay": delay}
+        if job_id not in model.ids:
+            with pytest.raises(JobNotFoundError):
+                self.queue(h).reschedule(job_id, **when)
+            return
+        seq = model.ids[job_id]
+        model.reschedule(seq, (model.wall if dated else model.now) + round(delay * 1e6), dated)
+        assert shown(self.queue(h).reschedule(job_id, **when)) == model.jobs[seq].shown(model.now)
+
     @rule(h=handles)
     def requeue_dead(self, h: int) -> None:
         model = self.write()

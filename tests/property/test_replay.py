@@ -55,6 +55,7 @@ verbs = st.one_of(
     st.tuples(st.just("extend"), some),
     st.tuples(st.just("release"), some, st.sampled_from([None, "r"])),
     st.tuples(st.just("cancel"), one),
+    st.tuples(st.just("reschedule"), one, st.sampled_from([0, 2, 40]), st.booleans()),
     st.tuples(st.just("requeue")),
     st.tuples(st.just("drop")),
     st.tuples(st.just("pause"), st.sampled_from([None, "a"]), st.booleans()),
@@ -145,6 +146,11 @@ class Scribe:
     def _cancel(self, number: int) -> None:
         if self.ids:
             self.queue.cancel(self.ids[number % len(self.ids)])
+
+    def _reschedule(self, number: int, after: int, dated: bool) -> None:
+        if self.ids:
+            when = {"run_at": self.clock.wall_us() / 1e6 + after} if dated else {"delay": after}
+            self.queue.reschedule(self.ids[number % len(self.ids)], **when)
 
     def _requeue(self) -> None:
         self.queue.requeue_dead()

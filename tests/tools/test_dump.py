@@ -65,6 +65,7 @@ def everything(directory: Path) -> Queue:
     queue.extend(held["held"], 3600)
     queue.enqueue("gone", job_id="gone")
     queue.cancel("gone")
+    queue.reschedule(queue.enqueue("soon", job_id="soon", delay=100).id, delay=9000.25)
     return queue
 
 
@@ -177,6 +178,12 @@ def test_events_are_one_line_per_job(full: Queue) -> None:
     assert [from_jsonable(line.get("job_state")) for line in by_event["nack"]] == [None, {"tried": b"1"}]
     assert (by_event["release"][0]["id"], by_event["release"][0]["job_state"]) == ("released", {"step": 4})
     assert (by_event["cancel"][0]["id"], by_event["cancel"][0]["state"]) == ("gone", "done")
+    (moved,) = by_event["reschedule"]
+    assert (moved["id"], moved["available_at"], moved["wall_clock"]) == (
+        "soon",
+        full.get("soon").available_at,
+        False,
+    )
 
 
 def test_events_know_own_ids_after_a_compaction(tmp_path: Path) -> None:

@@ -89,6 +89,23 @@ class ReadyMachine(RuleBasedStateMachine):
         self.ready.add_own(seq, later)
         self.waiting[seq] = (avail, priority, lane)
 
+    @rule(number=st.integers(0, 500), delay=st.integers(-20, 20), drops=st.booleans())
+    def reschedule(self, number: int, delay: int, drops: bool) -> None:
+        """A job gets another time, and an entry of its own."""
+        if not self.waiting:
+            return
+        seq = sorted(self.waiting)[number % len(self.waiting)]
+        _, priority, lane = self.waiting[seq]
+        avail = self.now + delay
+        entry = self.entries.get(seq) or Entry(lane, priority, 5, 0)
+        if seq in self.entries and drops:
+            self.ready.drop_own(seq)
+        self.entries[seq] = entry._replace(avail=avail)
+        later = avail > self.now
+        self.pages.put(seq, codes.RETRY_LATER if later else codes.RETRY)
+        self.ready.add_own(seq, later)
+        self.waiting[seq] = (avail, priority, lane)
+
     @rule(by=st.integers(0, 15))
     def advance(self, by: int) -> None:
         self.now += by
