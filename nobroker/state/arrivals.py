@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Any
 
-from nobroker.state import codes
+from nobroker.state import codes, outcomes
 from nobroker.state.entries import Entry, Lease
 from nobroker.state.gates import Group, words_of
 from nobroker.state.machine import Head, State
@@ -88,6 +88,15 @@ def move(state: State, head: Head, lsn: int) -> None:
             for _, seq in plain:
                 if own[seq] is not None:
                     state.pages.set_own_ids(seq, seq)
+
+
+def replace(state: State, head: Head, lsn: int) -> None:
+    seq = head["q"][0]
+    if state.pages.code(seq) == codes.NONE:
+        move(state, head, lsn)
+        return
+    _moved_refs(state, seq, lsn)
+    outcomes.reschedule(state, head, lsn)
 
 
 def _joined(state: State, head: Head, seqs: Iterable[int]) -> Group | None:

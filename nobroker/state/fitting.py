@@ -124,6 +124,12 @@ def _moved(head: Head, tail: int, lsn: int) -> None:
     _fields(head, head["n"])
 
 
+def _replaced(head: Head, tail: int, lsn: int) -> None:
+    _moved(head, tail, lsn)
+    if head["n"] != 1 or type(head["a"]) is not int:
+        raise ValueError("it replaces one job, and says when it is due")
+
+
 def _leased(head: Head, tail: int, lsn: int) -> None:
     _number(head["k"]), _number(head["d"])
     if _spans(head["q"], lsn) != sum(_number(row[0]) for row in head["v"]):
@@ -182,6 +188,7 @@ def _reserved(head: Head, tail: int, lsn: int) -> None:
 _LOOKERS: dict[int, Callable[[Head, int, int], None]] = {
     kinds.ENQUEUE: _new,
     kinds.MOVE: _moved,
+    kinds.REPLACE: _replaced,
     kinds.LEASE: _leased,
     kinds.CANCEL: _cancelled,
     kinds.RESCHEDULE: _rescheduled,

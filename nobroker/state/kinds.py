@@ -24,6 +24,10 @@ RESERVE: Final = 30
 ANCHOR: Final = 31
 RESCHEDULE: Final = 32
 LANE_LIMIT: Final = 33
+REPLACE: Final = 34
+
+WHOLE: Final = frozenset({MOVE, REPLACE})
+"""Records of jobs with all that they have been through."""
 
 NAMES: Final = {
     CLOSE: "close",
@@ -46,4 +50,5 @@ NAMES: Final = {
     ANCHOR: "anchor",
     RESCHEDULE: "reschedule",
     LANE_LIMIT: "lane-limit",
+    REPLACE: "replace",
 }

@@ -97,6 +97,11 @@ class Store(Protocol):
     def enqueue_one(self, new: NewJobs) -> Job:
         """As `enqueue`, for one job without an id of the caller's: the commonest call."""
 
+    def debounce(self, new: NewJobs, longest_us: int | None) -> Job:
+        """One job with an id of the caller's: as long as it waits, a newer one takes its place, due after its
+        own delay, but not later than so long after the first.
+        """
+
     def enqueue_all(self, groups: Sequence[NewJobs], all_new: bool) -> list[Job]:
         """Jobs of several kinds, in order: all or none. With `all_new`, no id may be known or repeated."""
 

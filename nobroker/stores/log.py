@@ -16,6 +16,7 @@ from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words, ranges_of
 from nobroker.state.owned import id_digests
 from nobroker.stores.base import Alike, JobRef, NewJobs
+from nobroker.stores.debouncing import Debouncer
 from nobroker.stores.enqueueing import Enqueuer
 from nobroker.stores.following import INDEXED, MOVED, Options
 from nobroker.stores.leasing import Leaser
@@ -42,6 +43,7 @@ class LogStore:
         self._lookup = Lookup(session)
         self._enqueuer = Enqueuer(session, self._lookup)
         self._mixed = MixedEnqueuer(session, self._lookup)
+        self._debouncer = Debouncer(session, self._lookup, self._mixed)
         self._leaser = Leaser(session)
         self._settler = Settler(session, self._lookup, self._leaser)
         self._looker = Looker(session, self._lookup)
@@ -76,6 +78,11 @@ class LogStore:
 
     def enqueue_one(self, new: NewJobs) -> Job:
         job = self._enqueuer.enqueue_one(new)
+        self._upkeep()
+        return job
+
+    def debounce(self, new: NewJobs, longest_us: int | None) -> Job:
+        job = self._debouncer.enqueue(new, longest_us)
         self._upkeep()
         return job
 

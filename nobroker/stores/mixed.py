@@ -44,7 +44,6 @@ class MixedEnqueuer:
         existing: dict[str, Job] = {}
         made: list[Sequence[Job]] = []
         with session.transaction() as now:
-            session.state.ready.now = now
             fresh = not ids or session.state.ids.all_new(digests)
             if not fresh:
                 known, first_at = sort_out(self._lookup, ids)
@@ -54,15 +53,19 @@ class MixedEnqueuer:
             if fresh or not all_new:
                 new = groups if fresh else _not_known(groups, known)
                 if new:
-                    end = self._append(new, now, made)
+                    end = self.append(new, now, made)
         session.log.wait_durable(end)
         if not fresh and all_new:
             raise self._exists(ids, known)
         jobs: Iterator[Job] = chain.from_iterable(made)
         return list(jobs) if fresh else list(_answers(groups, jobs, existing))
 
-    def _append(self, groups: Sequence[NewJobs], now: int, made: list[Sequence[Job]]) -> int:
+    def append(self, groups: Sequence[NewJobs], now: int, made: list[Sequence[Job]]) -> int:
+        """Inside a transaction: add jobs that are not known, as far as their limits let them in. `made` gets
+        them, and what is told of the others, in order; returns the end of the log.
+        """
         session = self._session
+        session.state.ready.now = now
         rooms = list(self._rooms(groups))
         taken = [
             new if room >= new.count else _part_of(new, list(range(room)))

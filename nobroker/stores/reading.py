@@ -285,7 +285,7 @@ class Reader:
 
     def result(self, ref: int, seq: int) -> Any:
         found = self.at(ref)
-        if found.record.type == kinds.MOVE:
+        if found.record.type in kinds.WHOLE:
             return self.said(ref, seq, "R")
         if found.record.type != kinds.ACK or not found.record.tail_bytes:
             return None
@@ -306,7 +306,7 @@ class Reader:
     def keep_until(self, ref: int, seq: int) -> int:
         """Until when a finished job is remembered."""
         found = self.at(ref)
-        if found.record.type == kinds.MOVE:
+        if found.record.type in kinds.WHOLE:
             return int(found.head.get("o", {}).get(found.place_of(seq), {}).get("K", 0))
         return int(found.head.get("k", 0))
 
@@ -325,7 +325,7 @@ _STATES: Final = {
 
 def _said(found: Decoded, seq: int, what: str) -> Any:
     index = found.place_of(seq)
-    if found.record.type == kinds.MOVE:
+    if found.record.type in kinds.WHOLE:
         packed = found.head.get("o", {}).get(index, {}).get(what)
         return packed if what == "E" or packed is None else unpack(packed)
     if what == "J" and found.record.type != kinds.EXTEND:

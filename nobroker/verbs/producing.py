@@ -41,6 +41,8 @@ class Producing(Face):
         exclusive: str | None = None,
         fair_key: str | None = None,
         fair_weight: int = 1,
+        debounce: float | None = None,
+        debounce_max: float | None = None,
     ) -> Job:
         """Add one job; it is on the disk when this returns.
 
@@ -66,6 +68,10 @@ class Producing(Face):
                 many jobs of one key do not hold up those of another.
             fair_weight: 1 to 1,000: how many leases it gets for one of a key with weight 1. What the newest
                 job of a key says counts.
+            debounce: seconds that a job with a `job_id` waits. As long as it does, enqueueing the id again
+                gives it the newer payload and lets it wait as long anew; all else stays as it was. The id of
+                a job that is done begins again; one that is leased or dead stays as it is.
+            debounce_max: seconds after the first of these calls at which it is due in any case.
 
         Raises:
             SerializationError: a value is not of those types; nothing was written.
@@ -76,6 +82,9 @@ class Producing(Face):
         new = self._new([(1, packed)], 1, priority, delay, run_at, max_attempts, expires_in, metadata, lane)
         if (limits, rates, exclusive, fair_key, fair_weight) != _NO_LIMITS:
             new.limits = worded(limits, rates, exclusive, fair_key, fair_weight)
+        if debounce is not None or debounce_max is not None:
+            new.ids = ids
+            return self._store.debounce(new, _debounced(new, debounce, debounce_max))
         if ids is None and new.limits is None:
             return self._store.enqueue_one(new)
         new.ids = ids
@@ -193,3 +202,13 @@ class Producing(Face):
 def _same_length(name: str, found: int, expected: int) -> None:
     if found != expected:
         raise ValueError(f"{name} has {found:,} values for {expected:,} payloads")
+
+
+def _debounced(new: NewJobs, debounce: float | None, longest: float | None) -> int | None:
+    """Let a new job wait for the last word; for how long at most, in microseconds."""
+    if new.ids is None or debounce is None or new.delay_us or new.run_at_us is not None:
+        raise ValueError("debounce goes with a job_id, without delay or run_at; debounce_max with debounce")
+    new.delay_us = arguments.seconds("debounce", debounce, positive=True)
+    if longest is None:
+        return None
+    return arguments.seconds("debounce_max", longest, low=debounce)

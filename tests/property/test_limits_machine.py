@@ -11,6 +11,7 @@ from hypothesis.stateful import rule
 from nobroker import Limit, Rate
 
 from .handles import handles
+from .model import shown
 from .test_queue_machine import EXAMPLES, STEPS, QueueMachine, lanes, own_ids, priorities, seconds
 
 keys = st.sampled_from(["k", "k", "l", "m"])
@@ -87,6 +88,29 @@ class LimitsMachine(QueueMachine):
         self.check_new(jobs[:room])
         for job, payload in zip(jobs[:room], payloads, strict=False):
             model.add(job, own=own is not None, wall=False, payload=payload)
+
+    @rule(h=handles, own=own_ids, wait=st.sampled_from([1, 10]), longest=st.sampled_from([None, 15, 60]))
+    def debounce(self, h: int, own: str, wait: int, longest: int | None) -> None:
+        model = self.write()
+        payload = self.payload()
+        job = self.queue(h).enqueue(payload, job_id=own, debounce=wait, debounce_max=longest)
+        known = model.jobs.get(model.ids.get(own, 0))
+        if known is not None and known.state == "done":
+            model.forget(lambda job: job is known)
+            known = None
+        assert job.created == (known is None)
+        if known is None:
+            self.check_new([job])
+            model.add(job, own=True, wall=False, payload=payload)
+            return
+        if known.state == "ready":
+            known.payload = payload
+            if not known.attempts:
+                known.avail = model.now + wait * 1_000_000
+                if longest is not None:
+                    known.avail = min(known.avail, known.enqueued + longest * 1_000_000)
+                known.wall = False
+        assert shown(job) == known.shown(model.now)
 
     @rule(h=handles, lane=lanes, limit=st.sampled_from([None, 1, 2, 5]))
     def lane_limit(self, h: int, lane: str, limit: int | None) -> None:

@@ -55,6 +55,7 @@ verbs = st.one_of(
     st.tuples(st.just("extend"), some),
     st.tuples(st.just("release"), some, st.sampled_from([None, "r"])),
     st.tuples(st.just("cancel"), one),
+    st.tuples(st.just("debounce"), st.sampled_from(IDS), st.sampled_from([1, 5])),
     st.tuples(st.just("reschedule"), one, st.sampled_from([0, 2, 40]), st.booleans()),
     st.tuples(st.just("requeue")),
     st.tuples(st.just("drop")),
@@ -146,6 +147,9 @@ class Scribe:
     def _cancel(self, number: int) -> None:
         if self.ids:
             self.queue.cancel(self.ids[number % len(self.ids)])
+
+    def _debounce(self, job_id: str, wait: int) -> None:
+        self.queue.enqueue("new", job_id=job_id, debounce=wait, debounce_max=8)
 
     def _reschedule(self, number: int, after: int, dated: bool) -> None:
         if self.ids:
