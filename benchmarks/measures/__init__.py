@@ -10,6 +10,7 @@ from benchmarks.measures import (
     compaction,
     files,
     idle,
+    keys,
     latency,
     limits,
     memory,
@@ -32,6 +33,7 @@ ROWS: dict[str, Callable[[Bench], Section]] = {
     "opening": opening.measure,
     "memory": memory.measure,
     "backlog": backlog.measure,
+    "keys": keys.measure,
     "compaction": compaction.measure,
     "files": files.measure,
 }

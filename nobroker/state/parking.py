@@ -268,7 +268,10 @@ class Parking(Fairness):
         """
         place, group.place, group.open = group.place, None, False
         if place is not None:
-            place.remove((*group.key, group))
+            if place[0][3] is group:
+                place.pop(0)
+            else:
+                place.remove((*group.key, group))
         if group.rows:
             group.key = group.rows[0][:3] if key is None else key
             self._stand(group)

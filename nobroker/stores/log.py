@@ -77,7 +77,10 @@ class LogStore:
         return jobs
 
     def enqueue_one(self, new: NewJobs) -> Job:
-        job = self._enqueuer.enqueue_one(new)
+        if new.limits is not None and discards(new.limits):
+            job = self._mixed.enqueue((new,), False)[0]
+        else:
+            job = self._enqueuer.enqueue_one(new)
         self._upkeep()
         return job
 

@@ -85,7 +85,7 @@ class Producing(Face):
         if debounce is not None or debounce_max is not None:
             new.ids = ids
             return self._store.debounce(new, _debounced(new, debounce, debounce_max))
-        if ids is None and new.limits is None:
+        if ids is None:
             return self._store.enqueue_one(new)
         new.ids = ids
         return self._store.enqueue(new)[0]
