@@ -9,6 +9,8 @@ from typing import Any
 
 from nobroker import Job
 
+from .rounds import pass_on, turn
+
 KEEP_DONE_US = 100_000_000
 CANCELLED = "cancelled"
 
@@ -272,7 +274,7 @@ class Model:
                 served = lanes is None or first.lane in lanes
                 return [first] if served and not leased and not chosen else chosen
             if first.fair is not None:
-                first = self._turn([job for job in waiting if may(job)], first, passed, reached)
+                first = turn([job for job in waiting if may(job)], first, passed, reached)
             if first.last_chance and chosen:
                 break
             waiting.remove(first)
@@ -281,36 +283,17 @@ class Model:
                 rooms[key] -= 1
             if first.lane in lane_rooms:
                 lane_rooms[first.lane] -= 1
-            self._pass(first, passed, reached)
+            pass_on(first, passed, reached, self.weights)
             if first.last_chance:
                 break
         return chosen
-
-    def _turn(
-        self, waiting: list[Record], first: Record, passed: dict[Any, int], reached: dict[Any, int]
-    ) -> Record:
-        """The first job of the key whose turn it is, in the round of the first job."""
-        firsts: dict[str, Record] = {}
-        for job in waiting:
-            if job.fair is not None and not job.alone and job.round == first.round:
-                firsts.setdefault(job.fair[0], job)
-        return min(
-            firsts.values(),
-            key=lambda job: (max(passed.get(job.fair_name, 0), reached.get(job.round, 0)), job.key),
-        )
-
-    def _pass(self, job: Record, passed: dict[Any, int], reached: dict[Any, int]) -> None:
-        if job.fair is not None:
-            start = max(passed.get(job.fair_name, 0), reached.get(job.round, 0))
-            reached[job.round] = start
-            passed[job.fair_name] = start + 1_000_000 // self.weights[job.fair_name]
 
     def take(self, record: Record, token: int, timeout: int) -> None:
         record.state, record.token, record.deadline = "leased", token, self.now + timeout
         record.attempts += 1
         record.place = record.avail
         self.leases += [(self.now, key) for key in record.keys if key.startswith("/")]
-        self._pass(record, self.passed, self.reached)
+        pass_on(record, self.passed, self.reached, self.weights)
 
     def verdict(self, job: Job, *, for_ack: bool = False) -> str:
         """held, done (an ack is harmless), lost or missing."""
