@@ -94,6 +94,8 @@ def _fields(head: Head, number: int) -> None:
 
 def _limits(said: Any) -> None:
     """What is said of limits."""
+    if type(said) is not dict:
+        raise ValueError("limits that are no map")
     for key, fewest in (("k", 2), ("r", 3)):
         for words in said.get(key, ()):
             if not fewest <= len(words) <= fewest + 1 or type(words[0]) is not str:

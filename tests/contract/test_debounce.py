@@ -126,9 +126,13 @@ def test_with_a_limit_that_discards(queue: Queue) -> None:
 def test_a_full_queue(open_queue: Opener) -> None:
     queue = open_queue(max_bytes=20_000)
     put(queue, 1)
-    with pytest.raises(QueueFullError):
+
+    def put_on() -> None:
         for _ in range(50):
             put(queue, "x" * 1000)
+
+    with pytest.raises(QueueFullError):
+        put_on()
     assert queue.stats().bytes <= 20_000
     assert len(queue) == 1
 
