@@ -56,9 +56,10 @@ class Record:
     @property
     def words(self) -> dict[str, tuple[int, ...]]:
         said = self.limits or {}
-        keys = {key: (limit,) for key, limit, _ in said.get("limits", ())}
-        rates = {f"/{key}": (most, round(duration * 1e6)) for key, most, duration, _ in said.get("rates", ())}
-        return keys | rates
+        words: dict[str, tuple[int, ...]] = {key: (limit,) for key, limit, _ in said.get("limits", ())}
+        for key, most, duration, _ in said.get("rates", ()):
+            words[f"/{key}"] = (most, round(duration * 1e6))
+        return words
 
     @property
     def fair(self) -> list[Any] | None:
