@@ -36,22 +36,16 @@ class Fairness(Waiting):
         self.reached: dict[Round, int] = {}
         self._ahead: dict[FairKey, int] = {}
         self._reached_ahead: dict[Round, int] = {}
-        self._fair_sweep = 64
 
     def fair_key(self, lane: str, priority: int, key: str) -> FairKey:
         """A fair key, made when there is none."""
         name = (lane, priority, key)
         found = self.fair_keys.get(name)
         if found is None:
-            if len(self.fair_keys) >= self._fair_sweep:
-                self.fair_keys = {
-                    name: kept for name, kept in self.fair_keys.items() if kept.groups or self._leads(kept)
-                }
-                self._fair_sweep = 2 * len(self.fair_keys) + 64
             found = self.fair_keys[name] = FairKey((lane, priority), key)
         return found
 
-    def _leads(self, fair_key: FairKey) -> bool:
+    def is_ahead(self, fair_key: FairKey) -> bool:
         """Whether it has used more of its share than one that comes anew."""
         return fair_key.passed > self.reached.get(fair_key.round, 0)
 
@@ -63,7 +57,7 @@ class Fairness(Waiting):
 
     def lasting_shares(self) -> dict[str, Any]:
         """What counts on when all jobs are gone: `f` how far each round has come, `F` the keys ahead."""
-        ahead = [key for key in self.fair_keys.values() if self._leads(key)]
+        ahead = [key for key in self.fair_keys.values() if self.is_ahead(key)]
         return {
             "f": [[*of, reached] for of, reached in self.reached.items()],
             "F": [[*key.round, key.key, key.passed] for key in ahead],

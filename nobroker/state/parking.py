@@ -52,7 +52,7 @@ class Parking(Fairness):
         self._order = count()
         self._timed: list[tuple[int, int, Rate]] = []
         """Rates at which jobs wait, by when to look again."""
-        self._rates_sweep = 64
+        self._sweep_at = 64
 
     # -- who belongs where
 
@@ -229,11 +229,18 @@ class Parking(Fairness):
         """The rate with this key, made when there is none."""
         rate = self.rates.get(key)
         if rate is None:
-            if len(self.rates) >= self._rates_sweep:
-                self.rates = {key: rate for key, rate in self.rates.items() if self._counts(rate)}
-                self._rates_sweep = 2 * len(self.rates) + 64
             rate = self.rates[key] = Rate(key, self)
         return rate
+
+    def _sweep(self) -> None:
+        """Let go of rates and fair keys that nobody brings and that say nothing any more, now and then."""
+        if len(self.rates) + len(self.fair_keys) < self._sweep_at:
+            return
+        self.rates = {key: rate for key, rate in self.rates.items() if self._counts(rate)}
+        self.fair_keys = {
+            name: key for name, key in self.fair_keys.items() if key.groups or self.is_ahead(key)
+        }
+        self._sweep_at = 2 * (len(self.rates) + len(self.fair_keys)) + 64
 
     def _counts(self, rate: Rate) -> bool:
         """Whether anybody asks for a rate, or would find leases that count."""
@@ -251,6 +258,7 @@ class Parking(Fairness):
         for key in group.identity.keys:
             if not self.gates[key].groups:
                 del self.gates[key]
+        self._sweep()
 
     # -- who stands where
 

@@ -81,6 +81,25 @@ def test_a_key_that_nobody_brings_is_remembered(open_queue: Opener, queue: Queue
     assert payloads(queue.lease(9)) == ["more"]
 
 
+def test_many_keys_that_come_and_go(open_queue: Opener, queue: Queue, clock: ManualClock) -> None:
+    for number in range(150):
+        rates = [Rate(f"a {number}", 1, 60), Rate(f"b {number}", 2, 60)]
+        queue.enqueue_many([number] * 3, rates=rates, fair_key=f"tenant {number}")
+    for _ in range(3):
+        jobs = queue.lease(999)
+        assert sorted(payloads(jobs)) == list(range(150)), "each once a minute"
+        queue.ack_many(jobs)
+        assert queue.lease(999) == []
+        queue.compact()
+        queue = open_queue.reopen(queue)
+        assert queue.lease(999) == []
+        clock.advance(60)
+    queue.enqueue("last", rates=Rate("other", 1, 1))
+    queue.ack(take(queue))
+    state = queue._store._session.state  # type: ignore[attr-defined]
+    assert len(state.ready.rates) < 300, "what says nothing any more is let go of"
+
+
 def test_a_look_uses_up_and_writes_nothing(queue: Queue, clock: ManualClock) -> None:
     queue.enqueue_many(range(5), rates=RATE)
     queue.lease(9, visibility_timeout=600)
