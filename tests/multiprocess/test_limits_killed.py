@@ -5,6 +5,7 @@ Holders tell in files of their own when they begin and end; nothing that the que
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -16,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from nobroker import Job, Limit, Queue
+from nobroker import Job, Limit, NotLeasedError, Queue
 
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
 ]
 
-PROCESSES, JOBS, KILLS = 8, 240, 25
+PROCESSES, JOBS, KILLS = 8, 60, 20
 LEASE_S = 0.8
 LIMITS = {"one": 1, "two": 2, "three": 3}
 LANES = ("", "a", "b")
@@ -55,8 +56,16 @@ def hold_jobs(directory: str, log: str) -> None:
             tell("begin", job, sure_until)
             pause(pick.uniform(0, 0.03))
             tell("end", job, sure_until)
-            if time.monotonic() < sure_until:
-                queue.ack_many([job]) if pick.random() < 0.8 else queue.release(job)
+            with contextlib.suppress(NotLeasedError):  # too slow: somebody else has it
+                queue.ack(job) if pick.random() < 0.8 else queue.release(job)
+
+
+def put_in(queue: Queue, total: int) -> int:
+    for number in range(total, total + JOBS):
+        limits = limits_of(number)
+        keys = [limit.key for limit in limits]
+        queue.enqueue(keys, limits=limits, lane=LANES[number % 3], max_attempts=1000)
+    return JOBS
 
 
 def pause(seconds: float) -> None:
@@ -92,23 +101,20 @@ def _interval(began: dict[str, Any], end: float) -> list[tuple[float, int, str]]
 
 def test_never_more_holders_than_the_limit_and_no_slot_is_lost(tmp_path: Path) -> None:
     directory = str(tmp_path / "jobs")
-    with Queue(directory, fsync=False) as queue:
-        for number in range(JOBS):
-            limits = limits_of(number)
-            keys = [limit.key for limit in limits]
-            queue.enqueue(keys, limits=limits, lane=LANES[number % 3], max_attempts=1000)
     context = multiprocessing.get_context("fork")
     serial, pick = 0, random.Random(1)
     running: dict[str, Any] = {}
     died: dict[str, float] = {}
     deadline = time.monotonic() + 120
-    kills = 0
+    kills = total = 0
     while time.monotonic() < deadline:
         for log in [log for log, process in running.items() if not process.is_alive()]:
             died.setdefault(log, time.monotonic())
             del running[log]
         with Queue(directory, fsync=False) as queue:
-            if queue.stats().done == JOBS:
+            if kills < KILLS and queue.stats().ready < JOBS:
+                total += put_in(queue, total)
+            if queue.stats().done == total:
                 break
         while len(running) < PROCESSES:
             serial += 1
@@ -131,9 +137,9 @@ def test_never_more_holders_than_the_limit_and_no_slot_is_lost(tmp_path: Path) -
         for line in path.read_bytes().splitlines()
     ]
     lines.sort(key=lambda line: line["at"])
-    assert kills == KILLS
+    assert kills == KILLS, "nothing was tried"
     with Queue(directory, fsync=False) as queue:
-        assert queue.stats().done == JOBS, "a slot was lost for ever"
+        assert queue.stats().done == total, "a slot was lost for ever"
         most = most_at_once(lines, died)
         assert all(most[key] <= limit for key, limit in LIMITS.items()), most
         assert most["three"] > 1, "there was something to see"
