@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import os
 import random
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -124,7 +123,7 @@ def test_never_more_holders_than_the_limit_and_no_slot_is_lost(tmp_path: Path) -
         pause(0.08)
         if kills < KILLS:
             log, process = pick.choice(list(running.items()))
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
             process.join()
             died[log] = time.monotonic()
             kills += 1
