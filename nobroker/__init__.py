@@ -18,6 +18,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState, NewJob
+from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
@@ -80,6 +81,7 @@ __all__ = [
     "JobNotFoundError",
     "JobState",
     "JobTimeoutError",
+    "Limit",
     "LockTimeoutError",
     "MissingExtraError",
     "NewJob",
@@ -89,6 +91,7 @@ __all__ = [
     "QueueClosedError",
     "QueueFullError",
     "QueueStats",
+    "Rate",
     "RecoveryReport",
     "RecurringError",
     "RecurringTask",

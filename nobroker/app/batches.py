@@ -307,5 +307,4 @@ def _callback(app: App, batch_id: str, name: str, prepared: PreparedJob | None) 
         raise TypeError(f"{name} must be what build() gives, such as notify.build(42), not {prepared!r:.100}")
     if prepared.definition.app is not app:
         raise ValueError(f"{name} is {prepared.definition!r}, which belongs to another App")
-    new = app._enqueuer.new_job(prepared, {"batch": batch_id})
-    return {name: getattr(new, name) for name in NewJob.__match_args__}
+    return records.written(app._enqueuer.new_job(prepared, {"batch": batch_id}))
