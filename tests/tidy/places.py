@@ -54,6 +54,7 @@ stopwatch_only = OnlyPlace(
         "nobroker.clock",
         "nobroker.worker",
         "nobroker.app",
+        "nobroker.running",
         "nobroker.cli",
         "nobroker_tools",
         "nobroker.stores.leasing",
