@@ -44,12 +44,14 @@ from nobroker.app.errors import (
     JobInterrupted,
     JobTimeoutError,
     MissingExtraError,
+    NestedRunError,
     RecurringError,
     ResultTimeoutError,
     ScheduleError,
     StepError,
     UnknownJobError,
     UnknownSerializerError,
+    WorkerDiedError,
 )
 from nobroker.app.handle import JobHandle, Progress
 from nobroker.app.recurring import RecurringTask
@@ -75,6 +77,7 @@ __all__ = [
     "JobInterrupted",
     "JobTimeoutError",
     "MissingExtraError",
+    "NestedRunError",
     "PreparedJob",
     "Progress",
     "RecurringError",
@@ -87,6 +90,7 @@ __all__ = [
     "StepError",
     "UnknownJobError",
     "UnknownSerializerError",
+    "WorkerDiedError",
     "after",
     "chain",
     "current_job",

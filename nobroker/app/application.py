@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from nobroker.app.testing import AppTesting
+    from nobroker.running.config import RunConfig
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -228,9 +229,33 @@ class App(Events, Recurring):
 
     # -- working
 
-    def run(self, **options: Any) -> WorkerStats:
-        """Work jobs off in this process, until a signal or `Service.stop`. Options: see `Service`."""
-        return Service(self, **options).run()
+    @overload
+    def run(self, *, config: RunConfig, packages: Iterable[str] | None = None) -> int: ...
+    @overload
+    def run(self, *, config: None = None, **options: Any) -> WorkerStats: ...
+    def run(
+        self, *, config: RunConfig | None = None, packages: Iterable[str] | None = None, **options: Any
+    ) -> WorkerStats | int:
+        """Work jobs off in this process, until a signal or `Service.stop`; or as a configuration says.
+
+        Args:
+            config: what is to run, in how many processes. Returns an exit code then: `Supervisor.run`.
+            packages: with a configuration that starts fresh interpreters: where the jobs are. The modules
+                that they were defined in when left out.
+            options: without a configuration: see `Service`.
+
+        Raises:
+            NestedRunError: a job of a worker process asks for more processes.
+        """
+        if config is None:
+            return Service(self, **options).run()
+        if options:
+            raise TypeError(f"with config=, run() takes no {', '.join(options)}: the configuration says all")
+        from nobroker.running.launching import run
+        from nobroker.running.starting import Source
+
+        names = packages or sorted({job.module for job in self.jobs.values()})
+        return run(self, config, Source(tuple(names), None, tuple(self._recurring_files))).code
 
     def testing(self, mode: str = "hold") -> AppTesting:
         """For tests: a context manager, within which the application has a queue of its own in a directory

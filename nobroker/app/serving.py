@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nobroker.app.context import JobContext
 from nobroker.app.definition import Definition
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nobroker.app.application import App
 
 _log = logging.getLogger("nobroker.app")
+
+Handler = Callable[[Job], Any]
 
 
 class Service:
@@ -35,6 +37,8 @@ class Service:
         max_jobs: end after so many.
         handle_signals: stop at SIGINT and SIGTERM; see `Worker`.
         poll_interval: see `Worker`.
+        wrap: makes the handler of the worker out of the application's own.
+        on_ready: called when all stands ready, just before the first job is taken.
 
     Attributes:
         recycling: why this process should be replaced by a new one; None: it need not.
@@ -54,15 +58,19 @@ class Service:
         max_jobs: int | None = None,
         handle_signals: bool = True,
         poll_interval: float = 0.1,
+        wrap: Callable[[Handler], Handler] | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
         self.app = app
         self.usher = Usher(app.queue)
         self.scheduler = Scheduler(app) if scheduler else None
         self._once = once
         self._max_jobs = max_jobs
+        self._on_ready = on_ready
+        handler: Handler = partial(app.runner, stopping=self._is_stopping)
         self.worker = Worker(
             app.queue,
-            partial(app.runner, stopping=self._is_stopping),
+            handler if wrap is None else wrap(handler),
             concurrency=threads,
             batch=batch,
             idle_timeout=0.0 if once else None,
@@ -85,6 +93,8 @@ class Service:
         try:
             app._ushers.append(self.usher)
             with self.usher.beside(), self._scheduling():
+                if self._on_ready is not None:
+                    self._on_ready()
                 return self._work()
         finally:
             app._ushers.remove(self.usher)
@@ -144,3 +154,7 @@ class Service:
     def stop(self) -> None:
         """End in good order; from any thread."""
         self.worker.stop()
+
+    def let_go(self) -> None:
+        """End at once; what has not ended is given back. From any thread."""
+        self.worker.let_go()

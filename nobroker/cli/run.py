@@ -42,6 +42,20 @@ _log = logging.getLogger("nobroker.run")
     help="Jobs that a thread takes at once, for tiny jobs.  [default: 1]",
 )
 @click.option(
+    "--processes",
+    type=click.IntRange(1, 1024),
+    default=1,
+    metavar="N",
+    help="Worker processes.  [default: 1]",
+)
+@click.option(
+    "--shutdown-timeout",
+    type=click.FloatRange(0, 86400),
+    default=25.0,
+    metavar="S",
+    help="Seconds that jobs may take to end when all is asked to stop.  [default: 25]",
+)
+@click.option(
     "--recurring",
     metavar="FILE",
     help="Recurring tasks.  [default: recurring.yml, where there is one]",
@@ -56,6 +70,8 @@ def cli(
     queues: str | None,
     threads: int,
     batch: int,
+    processes: int,
+    shutdown_timeout: float,
     recurring: str | None,
     no_scheduler: bool,
     once: bool,
@@ -74,26 +90,43 @@ def cli(
     once. Exit codes: 0 ended as asked, 1 an error, 2 nothing was begun (wrong usage, a package that can't be
     imported, a directory that can't be used), 75 start me again.
     """
-    from nobroker.app.serving import Service
     from nobroker.cli.applications import load_application, take_file
     from nobroker.cli.working import log_to_stderr, report, to_the_end
+    from nobroker.running.config import RunConfig, SchedulerConfig, WorkerConfig
+    from nobroker.running.launching import run
+    from nobroker.running.starting import Source
 
     lanes = None if queues is None else _names(queues)
+    config = RunConfig(
+        workers=(
+            WorkerConfig(
+                queues=("*",) if lanes is None else tuple(lanes),
+                threads=threads,
+                batch=batch,
+                processes=processes,
+            ),
+        ),
+        scheduler=SchedulerConfig(enabled=not no_scheduler, recurring=recurring),
+        shutdown_timeout=shutdown_timeout,
+        once=once,
+    )
     app = load_application(packages, chosen)
     if log_to_stderr(logging.INFO if verbose else logging.WARNING):
         logging.getLogger("nobroker").setLevel(logging.INFO)
     take_file(app, recurring)
     _open(app, settings)
+    source = Source(packages, chosen, tuple(app._recurring_files))
     try:
-        service = Service(
-            app, queues=lanes, threads=threads, batch=batch, once=once, scheduler=not no_scheduler
-        )
         _announce(app, lanes, threads)
-        stats = to_the_end(service.run, "job")
+        ran = to_the_end(lambda: run(app, config, source), "job")
     finally:
         app.close()
-    report(settings, stats)
-    return failures.RECYCLE if service.recycling else failures.DONE
+    if ran.reason is not None:
+        raise (failures.NothingBegun if ran.code == failures.WRONG_USAGE else failures.CommandError)(
+            ran.reason
+        )
+    report(settings, ran.stats)
+    return ran.code
 
 
 def _names(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nobroker.cli.failures import CommandError
 from nobroker.cli.settings import Settings
@@ -12,10 +12,12 @@ from nobroker.cli.settings import Settings
 if TYPE_CHECKING:
     from nobroker import WorkerStats
 
+T = TypeVar("T")
+
 COUNTS = ("leased", "succeeded", "failed", "dead", "lost_leases")
 
 
-def to_the_end(run: Callable[[], WorkerStats], what: str) -> WorkerStats:
+def to_the_end(run: Callable[[], T], what: str) -> T:
     """Run a worker until it ends.
 
     Args:

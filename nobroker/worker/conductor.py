@@ -129,6 +129,8 @@ class Conductor:
         if note is Note.SIGNAL:
             self._signals += 1
             run.stop("signal")
+        elif note is Note.LET_GO:
+            self._signals = 2
         if run.stopping and not self._told:
             self._told = True
             self._tell_stop()

@@ -104,6 +104,15 @@ class Worker:
         if (run := self._run) is not None:
             run.stop("stop")
 
+    def let_go(self) -> None:
+        """As a second signal: give back at once what has not ended, no attempt counted, and return from
+        `run` without waiting for its handlers; what they return later is dropped. From any thread or signal
+        handler, any time.
+        """
+        self.stop()
+        if (run := self._run) is not None:
+            run.mailbox.put(Note.LET_GO)
+
     def is_running(self, job: Job) -> bool:
         """Whether a handler of the present run has this lease of a job in hand."""
         conductor = self._conductor

@@ -124,6 +124,7 @@ class Note(Enum):
 
     SIGNAL = auto()
     STOP = auto()
+    LET_GO = auto()
     SLOT_ENDED = auto()
 
 
