@@ -252,7 +252,7 @@ def test_nothing_is_begun(project: Project, words: list[str], says: str) -> None
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["shop", "-t", "0"], ["shop", "--batch", "many"], ["shop", "--processes", "2"], ["shop", "--que"]],
+    [[], ["shop", "-t", "0"], ["shop", "--batch", "many"], ["shop", "--processes", "0"], ["shop", "--que"]],
     ids=" ".join,
 )
 def test_wrong_usage(project: Project, words: list[str]) -> None:
