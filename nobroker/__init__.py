@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         chain,
         current_job,
     )
+    from nobroker.running.info import CurrentJob, ProcessInfo
     from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "CompactionError",
     "CompactionResult",
     "CorruptLogError",
+    "CurrentJob",
     "Dead",
     "Discard",
     "DiscoveryError",
@@ -87,6 +89,7 @@ __all__ = [
     "NewJob",
     "NobrokerError",
     "NotLeasedError",
+    "ProcessInfo",
     "Queue",
     "QueueClosedError",
     "QueueFullError",
@@ -118,6 +121,7 @@ __all__ = [
 
 
 _WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
+_PROCESSES = frozenset({"CurrentJob", "ProcessInfo"})
 _APPS = frozenset(
     {
         "AbortEnqueue",
@@ -158,6 +162,10 @@ def __getattr__(name: str) -> Any:
         from nobroker import worker
 
         return getattr(worker, name)
+    if name in _PROCESSES:
+        from nobroker.running import info
+
+        return getattr(info, name)
     if name in _APPS:
         from nobroker import app
 

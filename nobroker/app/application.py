@@ -18,6 +18,7 @@ from nobroker.app.enqueueing import Enqueuer
 from nobroker.app.errors import DuplicateJobError
 from nobroker.app.events import Events
 from nobroker.app.handle import JobHandle
+from nobroker.app.insight import Insight
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
 from nobroker.app.recurring import Recurring
@@ -45,7 +46,7 @@ _QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
 _log = logging.getLogger("nobroker.app")
 
 
-class App(Events, Recurring):
+class App(Events, Recurring, Insight):
     """Jobs of one application, and the queue that they travel through.
 
     The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.

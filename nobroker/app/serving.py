@@ -35,6 +35,8 @@ class Service:
         max_jobs: end after so many.
         handle_signals: stop at SIGINT and SIGTERM; see `Worker`.
         poll_interval: see `Worker`.
+        supervisor: the id, in the registry, of the process that looks after this one; None: none does.
+        heartbeat_interval: seconds between two signs of life in the registry.
 
     Attributes:
         recycling: why this process should be replaced by a new one; None: it need not.
@@ -54,12 +56,18 @@ class Service:
         max_jobs: int | None = None,
         handle_signals: bool = True,
         poll_interval: float = 0.1,
+        supervisor: str | None = None,
+        heartbeat_interval: float = 5.0,
     ) -> None:
         self.app = app
         self.usher = Usher(app.queue)
         self.scheduler = Scheduler(app) if scheduler else None
         self._once = once
         self._max_jobs = max_jobs
+        self._supervisor = supervisor
+        self._heartbeat_interval = heartbeat_interval
+        self._total = WorkerStats()
+        self._added: WorkerStats | None = None  # counts that are in the total
         self.worker = Worker(
             app.queue,
             partial(app.runner, stopping=self._is_stopping),
@@ -84,7 +92,7 @@ class Service:
         app._services.append(self)
         try:
             app._ushers.append(self.usher)
-            with self.usher.beside(), self._scheduling():
+            with self._seen(), self.usher.beside(), self._scheduling():
                 return self._work()
         finally:
             app._ushers.remove(self.usher)
@@ -93,6 +101,24 @@ class Service:
             app._tell("on_worker_stop")
             app._tell("on_stop")
             app._tell("on_shutdown")
+
+    @property
+    def state(self) -> str:
+        """What it does: "running" or "stopping"."""
+        return "stopping" if self._is_stopping() else "running"
+
+    def counts(self) -> tuple[int, int]:
+        """How many runs of jobs have ended so far, and how many of them failed."""
+        stats = self.worker.stats
+        both = [self._total] if stats is self._added else [self._total, stats]
+        failed = sum(one.failed for one in both)
+        return failed + sum(one.succeeded for one in both), failed
+
+    def _seen(self) -> AbstractContextManager[None]:
+        """Be seen by others: see `nobroker.running.presence`."""
+        from nobroker.running.presence import Presence
+
+        return Presence(self, supervisor=self._supervisor, interval=self._heartbeat_interval).beside()
 
     def _scheduling(self) -> AbstractContextManager[None]:
         if self.scheduler is None:
@@ -106,10 +132,11 @@ class Service:
         return self.worker.stopping
 
     def _work(self) -> WorkerStats:
-        total = WorkerStats()
+        total = self._total = WorkerStats()
         while True:
             moved = self.usher.moved
             stats = self.worker.run()
+            self._added = stats
             for field in fields(WorkerStats):
                 setattr(total, field.name, getattr(total, field.name) + getattr(stats, field.name))
             if not self._once or self.worker.ended_by != "idle":

@@ -10,7 +10,8 @@ from tests.tidy.sources import Source, at, imports, product, references, within
 
 # From the ground up. A module imports from its own layer and from those below it.
 LAYERS = (
-    "log", "values", "state", "stores", "verbs", "queue", "worker", "app", "running", "exports", "tools", "cli",
+    "log", "values", "state", "stores", "verbs", "queue", "worker", "app", "running",
+    "exports", "tools", "cli",
 )  # fmt: skip
 # Modules and folders of nobroker that are more than values (job, backoff, clock, errors and their like).
 ABOVE_VALUES = {"state", "stores", "verbs", "queue", "worker", "app", "running", "cli"}
@@ -31,7 +32,9 @@ NOT_FOR: dict[tuple[str, str], str] = {
 # `App.run` and its like are doors to what stands above them: opened when somebody goes through.
 DOORS = {("app", "running")}
 # Processes leave files beside the queue's, and hold locks on them.
-RUNNING_MAY_USE = ("nobroker_mmap.files", "nobroker_mmap.locking", "nobroker_mmap.format")
+RUNNING_MAY_USE = (
+    "nobroker_mmap.files", "nobroker_mmap.directories", "nobroker_mmap.locking", "nobroker_mmap.format",
+)  # fmt: skip
 CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
 # The extra "schedules".
