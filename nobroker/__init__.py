@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         chain,
         current_job,
     )
+    from nobroker.running.info import CurrentJob, ProcessInfo
     from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "CompactionError",
     "CompactionResult",
     "CorruptLogError",
+    "CurrentJob",
     "Dead",
     "Discard",
     "DiscoveryError",
@@ -90,6 +92,7 @@ __all__ = [
     "NewJob",
     "NobrokerError",
     "NotLeasedError",
+    "ProcessInfo",
     "Queue",
     "QueueClosedError",
     "QueueFullError",
@@ -122,6 +125,7 @@ __all__ = [
 
 
 _WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
+_PROCESSES = frozenset({"CurrentJob", "ProcessInfo"})
 _APPS = frozenset(
     {
         "AbortEnqueue",
@@ -164,6 +168,10 @@ def __getattr__(name: str) -> Any:
         from nobroker import worker
 
         return getattr(worker, name)
+    if name in _PROCESSES:
+        from nobroker.running import info
+
+        return getattr(info, name)
     if name in _APPS:
         from nobroker import app
 

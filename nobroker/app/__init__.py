@@ -23,6 +23,7 @@ context.py      the job that is running, as its code sees it; inheritance.py: al
 hooks.py        people's own code around it all
 timeouts.py     stopping jobs that run too long, and giving up those that do not stop
 serving.py      working jobs off in this process; inline.py: running one where it is called
+insight.py      looking at the processes that work
 testing.py      tests of code that enqueues; stage.py: where their jobs run
 events.py       what people's code is told of workers and failures
 discovery.py    importing the modules that jobs are in

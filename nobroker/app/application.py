@@ -18,6 +18,7 @@ from nobroker.app.enqueueing import Enqueuer
 from nobroker.app.errors import DuplicateJobError
 from nobroker.app.events import Events
 from nobroker.app.handle import JobHandle
+from nobroker.app.insight import Insight
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
 from nobroker.app.recurring import Recurring
@@ -27,15 +28,14 @@ from nobroker.app.serializers import Serializers
 from nobroker.app.serving import Service
 from nobroker.app.timeouts import ThreadTimeouts, Watch
 from nobroker.app.watching import Usher
+from nobroker.app.working import Working
 from nobroker.clock import SystemClock
 from nobroker.queue import Queue
-from nobroker.worker import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from nobroker.app.testing import AppTesting
-    from nobroker.running.config import RunConfig
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,7 +46,7 @@ _QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
 _log = logging.getLogger("nobroker.app")
 
 
-class App(Events, Recurring):
+class App(Events, Recurring, Insight, Working):
     """Jobs of one application, and the queue that they travel through.
 
     The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.
@@ -228,34 +228,6 @@ class App(Events, Recurring):
         self._serializers.add(kind, people.serializer_for(kind, encode, decode, name))
 
     # -- working
-
-    @overload
-    def run(self, *, config: RunConfig, packages: Iterable[str] | None = None) -> int: ...
-    @overload
-    def run(self, *, config: None = None, **options: Any) -> WorkerStats: ...
-    def run(
-        self, *, config: RunConfig | None = None, packages: Iterable[str] | None = None, **options: Any
-    ) -> WorkerStats | int:
-        """Work jobs off in this process, until a signal or `Service.stop`; or as a configuration says.
-
-        Args:
-            config: what is to run, in how many processes. Returns an exit code then: `Supervisor.run`.
-            packages: with a configuration that starts fresh interpreters: where the jobs are. The modules
-                that they were defined in when left out.
-            options: without a configuration: see `Service`.
-
-        Raises:
-            NestedRunError: a job of a worker process asks for more processes.
-        """
-        if config is None:
-            return Service(self, **options).run()
-        if options:
-            raise TypeError(f"with config=, run() takes no {', '.join(options)}: the configuration says all")
-        from nobroker.running.launching import run
-        from nobroker.running.starting import Source
-
-        names = packages or sorted({job.module for job in self.jobs.values()})
-        return run(self, config, Source(tuple(names), None, tuple(self._recurring_files))).code
 
     def testing(self, mode: str = "hold") -> AppTesting:
         """For tests: a context manager, within which the application has a queue of its own in a directory

@@ -39,12 +39,17 @@ class Service:
         poll_interval: see `Worker`.
         wrap: makes the handler of the worker out of the application's own.
         on_ready: called when all stands ready, just before the first job is taken.
+        on_rest: called when the last job has ended; the service is seen until it returns.
+        supervisor: the id, in the registry, of the process that looks after this one; None: none does.
+        heartbeat_interval: seconds between two signs of life in the registry.
 
     Attributes:
         recycling: why this process should be replaced by a new one; None: it need not.
+        quiet: whether it only takes no more jobs, and is not about to end.
     """
 
     recycling: str | None = None
+    quiet: bool = False
 
     def __init__(
         self,
@@ -60,6 +65,9 @@ class Service:
         poll_interval: float = 0.1,
         wrap: Callable[[Handler], Handler] | None = None,
         on_ready: Callable[[], None] | None = None,
+        on_rest: Callable[[], None] | None = None,
+        supervisor: str | None = None,
+        heartbeat_interval: float = 5.0,
     ) -> None:
         self.app = app
         self.usher = Usher(app.queue)
@@ -67,7 +75,12 @@ class Service:
         self._once = once
         self._max_jobs = max_jobs
         self._on_ready = on_ready
+        self._on_rest = on_rest
         handler: Handler = partial(app.runner, stopping=self._is_stopping)
+        self._supervisor = supervisor
+        self._heartbeat_interval = heartbeat_interval
+        self._total = WorkerStats()
+        self._added: WorkerStats | None = None  # counts that are in the total
         self.worker = Worker(
             app.queue,
             handler if wrap is None else wrap(handler),
@@ -92,10 +105,14 @@ class Service:
         app._services.append(self)
         try:
             app._ushers.append(self.usher)
-            with self.usher.beside(), self._scheduling():
+            with self._seen(), self.usher.beside(), self._scheduling():
                 if self._on_ready is not None:
                     self._on_ready()
-                return self._work()
+                try:
+                    return self._work()
+                finally:
+                    if self._on_rest is not None:
+                        self._on_rest()
         finally:
             app._ushers.remove(self.usher)
             app._services.remove(self)
@@ -103,6 +120,26 @@ class Service:
             app._tell("on_worker_stop")
             app._tell("on_stop")
             app._tell("on_shutdown")
+
+    @property
+    def state(self) -> str:
+        """What it does: "running", "quiet" or "stopping"."""
+        if self.quiet:
+            return "quiet"
+        return "stopping" if self._is_stopping() else "running"
+
+    def counts(self) -> tuple[int, int]:
+        """How many runs of jobs have ended so far, and how many of them failed."""
+        stats = self.worker.stats
+        both = [self._total] if stats is self._added else [self._total, stats]
+        failed = sum(one.failed for one in both)
+        return failed + sum(one.succeeded for one in both), failed
+
+    def _seen(self) -> AbstractContextManager[None]:
+        """Be seen by others: see `nobroker.running.presence`."""
+        from nobroker.running.presence import Presence
+
+        return Presence(self, supervisor=self._supervisor, interval=self._heartbeat_interval).beside()
 
     def _scheduling(self) -> AbstractContextManager[None]:
         if self.scheduler is None:
@@ -116,10 +153,11 @@ class Service:
         return self.worker.stopping
 
     def _work(self) -> WorkerStats:
-        total = WorkerStats()
+        total = self._total = WorkerStats()
         while True:
             moved = self.usher.moved
             stats = self.worker.run()
+            self._added = stats
             for field in fields(WorkerStats):
                 setattr(total, field.name, getattr(total, field.name) + getattr(stats, field.name))
             if not self._once or self.worker.ended_by != "idle":

@@ -25,6 +25,7 @@ COMMANDS = {
     "cancel": "cancel",
     "work": "work",
     "run": "run",
+    "ps": "ps",
     "recurring": "recurring",
     "stats": "stats",
     "list": "list_jobs",

@@ -22,7 +22,8 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from nobroker import Job, WorkerStats
+from nobroker.job import Job
+from nobroker.worker import WorkerStats
 
 READY: Final = 1
 QUIET: Final = 2

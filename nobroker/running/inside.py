@@ -10,6 +10,7 @@ import os
 from typing import Final
 
 from nobroker.app.errors import NestedRunError
+from nobroker.running import notify
 
 MARK: Final = "_NOBROKER_INSIDE"
 """In the environment of jobs: the pid of the supervisor."""
@@ -25,6 +26,7 @@ def enter(supervisor: int) -> None:
     for name in SWITCHES:
         os.environ.pop(name, None)
     os.environ[MARK] = str(supervisor)
+    notify.forget()
 
 
 def refuse() -> None:

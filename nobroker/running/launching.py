@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nobroker import WorkerStats
 from nobroker.app.serving import Service
 from nobroker.running.config import RunConfig
 from nobroker.running.plans import DONE, RECYCLED, needs_supervisor
 from nobroker.running.starting import Source
 from nobroker.running.supervisor import Supervisor
+from nobroker.worker import WorkerStats
 
 if TYPE_CHECKING:
     from nobroker.app import App

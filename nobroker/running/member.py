@@ -7,9 +7,9 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from nobroker import NobrokerError
 from nobroker.app.scheduler import Scheduler
 from nobroker.app.serving import Service
+from nobroker.errors import NobrokerError
 from nobroker.job import Job
 from nobroker.running import board as boards
 from nobroker.running import inside, settling, signals
@@ -17,6 +17,7 @@ from nobroker.running.board import Board
 from nobroker.running.figures import resident_bytes
 from nobroker.running.keeper import Keeper
 from nobroker.running.plans import DONE, FAILED, RECYCLED, MemoryWatch
+from nobroker.running.registry import Registration
 from nobroker.running.tasks import MEASURE, SCHEDULE, SETTLE, WORK, Task
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Member:
         self._forced = False
         self._ended = threading.Event()
         self._service: Service | None = None
+        self._registration: Registration | None = None
         self._caught = signals.Signals(n for n in signals.ALL if n != signals.CHILD)
         self._keeper = Keeper(self, self._caught, life=life, shutdown_timeout=task.shutdown_timeout)
 
@@ -79,6 +81,7 @@ class Member:
     def stop(self) -> None:
         self._stopping = True
         if (service := self._service) is not None:
+            service.quiet = False
             service.stop()
         self._ended.set()
 
@@ -94,6 +97,7 @@ class Member:
         self._quiet = True
         self._board.say(boards.QUIET)
         if (service := self._service) is not None:
+            service.quiet = not (self._stopping or self._task.quiet_then_exit)
             service.stop()
         if self._task.quiet_then_exit:
             self._ended.set()
@@ -113,8 +117,6 @@ class Member:
         finally:
             self._board.say_stats(service.worker.stats)
         self._board.say_stats(stats)
-        if self._quiet and not self._stopping:
-            self._ended.wait()
         if self._stopping or self._quiet:
             return DONE
         if service.recycling is not None or (worker.max_jobs and service.worker.ended_by == ""):
@@ -144,7 +146,14 @@ class Member:
             poll_interval=worker.polling_interval,
             wrap=lambda handler: self._board.watched(handler, describe),
             on_ready=self._ready,
+            on_rest=self._rest,
+            supervisor=self._task.registered,
+            heartbeat_interval=self._task.heartbeat_interval,
         )
+
+    def _rest(self) -> None:
+        if self._quiet and not self._stopping:
+            self._ended.wait()
 
     def _ready(self) -> None:
         worker, service = self._worker_config, self._service
@@ -173,12 +182,24 @@ class Member:
         app._tell("on_start")
         try:
             with scheduler.beside():
+                self._register(app)
                 self._board.say(boards.READY)
                 self._ended.wait()
         finally:
+            if self._registration is not None:
+                self._registration.close()
             app._tell("on_stop")
             app._tell("on_shutdown")
         return DONE
+
+    def _register(self, app: App) -> None:
+        task = self._task
+        self._registration = one = Registration(
+            app.queue, "scheduler", supervisor=task.registered, interval=task.heartbeat_interval
+        )
+        one.update(state="running")
+        one.beat()
+        self._keeper.every(task.heartbeat_interval, one.beat)
 
     def _settle(self, app: App) -> int:
         for lost in self._task.lost:

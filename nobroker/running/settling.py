@@ -9,19 +9,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nobroker import (
-    Dead,
-    Failed,
-    Job,
-    JobNotFoundError,
-    JobState,
-    JobTimeoutError,
-    NotLeasedError,
-    RetryLater,
-    WorkerDiedError,
-)
 from nobroker.app import envelope
+from nobroker.app.errors import JobTimeoutError, WorkerDiedError
+from nobroker.errors import JobNotFoundError, NotLeasedError
+from nobroker.job import Job, JobState
 from nobroker.running.tasks import LET_GO, TIMED_OUT, Lost
+from nobroker.worker import Dead, Failed, RetryLater
 from nobroker.worker.calling import error_text
 
 if TYPE_CHECKING:

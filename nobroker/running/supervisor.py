@@ -28,8 +28,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from nobroker import WorkerStats
 from nobroker.running import inside, signals
+from nobroker.running.appearance import Appearance
 from nobroker.running.children import Child, Children, Post, told
 from nobroker.running.config import RunConfig
 from nobroker.running.losses import Losses
@@ -37,6 +37,7 @@ from nobroker.running.plans import DONE, FAILED, FAST_S, REFUSED, End, How, Rest
 from nobroker.running.rolling import Rolling
 from nobroker.running.starting import Source, Starter, threads_of_others
 from nobroker.running.tasks import MEASURE, SCHEDULE, SETTLE, WORK, Task
+from nobroker.worker import WorkerStats
 
 if TYPE_CHECKING:
     from nobroker.app import App
@@ -85,6 +86,7 @@ class Supervisor:
         self._code = DONE
         self._stopping_since: float | None = None
         self._quiet = False
+        self._begun = False  # whether all were ready once
 
     def run(self) -> int:
         """Work until a signal, or until nothing is left to do or to try.
@@ -110,7 +112,7 @@ class Supervisor:
                 ' locked for ever in the children; end them after the import, or set start_method "spawn"',
                 ",".join(others),
             )
-        self._app.close()  # importing it may have opened its queue
+        self._appearance = Appearance(self._app, self._config.heartbeat_interval)
         self._caught = signals.Signals(signals.ALL)
         self._poll = select.poll()
         self._poll.register(self._caught.fd, select.POLLIN)
@@ -126,6 +128,7 @@ class Supervisor:
             gc.unfreeze()
             starter.close()  # if an error ended it: the children see that, and end
             self._caught.restore()
+            self._appearance.close()
 
     # -- the loop
 
@@ -149,6 +152,7 @@ class Supervisor:
         self._start_due()
         self._losses.settle(now)
         self._rolling.step()
+        self._appearance.look(time.monotonic(), self._state, len(self._children.living))
         if not self._over():
             wait = self._wait_s(time.monotonic())
             self._poll.poll(None if wait == math.inf else wait * 1000)
@@ -163,8 +167,18 @@ class Supervisor:
         """Whether no process is started any more, and all are to end."""
         return self._stopping_since is not None or (self._quiet and self._config.quiet_then_exit)
 
+    @property
+    def _state(self) -> str:
+        if self._halted:
+            return "stopping"
+        if self._quiet:
+            return "quiet"
+        if all(post.over or (post.child is not None and post.child.ready) for post in self._posts):
+            self._begun = True
+        return "running" if self._begun else "starting"
+
     def _wait_s(self, now: float) -> float:
-        due = [child.kill_at for child in self._children.living]
+        due = [self._appearance.due(), *(child.kill_at for child in self._children.living)]
         due += [
             now + _LOOK_S for child in self._children.living if child.place is not None and not child.ready
         ]
@@ -264,6 +278,7 @@ class Supervisor:
             shutdown_timeout=config.shutdown_timeout,
             heartbeat_interval=config.heartbeat_interval,
             supervisor=os.getpid(),
+            registered=self._appearance.id,
             **more,  # type: ignore[arg-type]
         )
 

@@ -47,6 +47,7 @@ class Task:
         scheduler: whether a worker also enqueues recurring tasks.
         once, quiet_then_exit, shutdown_timeout, heartbeat_interval: as in `RunConfig`.
         supervisor: pid of the supervisor.
+        registered: its id in the registry.
         lost: of `SETTLE`.
     """
 
@@ -59,6 +60,7 @@ class Task:
     shutdown_timeout: float = 25.0
     heartbeat_interval: float = 5.0
     supervisor: int = 0
+    registered: str | None = None
     lost: tuple[Lost, ...] = field(default=())
 
     @property

@@ -85,11 +85,14 @@ class WorkerStats:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A job in hand. `good_until` (monotonic seconds): before it, nobody else can have got the job."""
+    """A job in hand. `good_until` (monotonic seconds): before it, nobody else can have got the job. `began`
+    (the same): when its handler was called.
+    """
 
     job: Job
     good_until: float
     lost: bool = False
+    began: float = 0.0
 
 
 @dataclass(slots=True)

@@ -39,6 +39,7 @@ CONTRACT = [
     "backup",
     "work",
     "run",
+    "ps",
     "recurring",
     "bench",
     "demo",

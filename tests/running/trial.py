@@ -161,7 +161,7 @@ class Running:
         self.process.send_signal(number)
 
     def end(self, number: int | None = signal.SIGTERM) -> int:
-        """Send a signal; the exit code. Nothing of its session is left."""
+        """Send a signal; the exit code. Nothing that it started is left."""
         if number is not None:
             self.tell(number)
         try:

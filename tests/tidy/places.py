@@ -36,7 +36,7 @@ FILE_CALLS = frozenset(
 )  # fmt: skip
 files_only = OnlyPlace(
     FILE_CALLS,
-    ("nobroker_mmap.files", "nobroker.cli", "nobroker_tools"),
+    ("nobroker_mmap.files", "nobroker_mmap.directories", "nobroker.cli", "nobroker_tools"),
     "call nobroker_mmap.files, the only place that opens, preallocates, syncs, renames and unlinks",
     # The kernel tells which boot this is through a file that is no file of ours.
     also=frozenset({("nobroker.clock", "builtins.open")}),

@@ -20,6 +20,10 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
+    @cached_property
+    def imported(self) -> list[Import]:
+        return list(_imports(self))
+
     @property
     def is_python(self) -> bool:
         return self.path.endswith(".py")
@@ -63,7 +67,11 @@ def product(sources: list[Source]) -> list[Source]:
     return [s for s in sources if s.is_product]
 
 
-def imports(source: Source) -> Iterator[Import]:
+def imports(source: Source) -> list[Import]:
+    return source.imported
+
+
+def _imports(source: Source) -> Iterator[Import]:
     typing_blocks = [
         n for n in ast.walk(source.tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
     ]
