@@ -18,6 +18,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState, NewJob
+from nobroker.lanes import Lanes
 from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Batch,
         BatchCounts,
         BatchFinishedError,
+        ConfigError,
         Discard,
         DiscoveryError,
         DuplicateJobError,
@@ -65,6 +67,7 @@ __all__ = [
     "BatchFinishedError",
     "CompactionError",
     "CompactionResult",
+    "ConfigError",
     "CorruptLogError",
     "Dead",
     "Discard",
@@ -81,6 +84,7 @@ __all__ = [
     "JobNotFoundError",
     "JobState",
     "JobTimeoutError",
+    "Lanes",
     "Limit",
     "LockTimeoutError",
     "MissingExtraError",
@@ -126,6 +130,7 @@ _APPS = frozenset(
         "Batch",
         "BatchCounts",
         "BatchFinishedError",
+        "ConfigError",
         "Discard",
         "DiscoveryError",
         "DuplicateJobError",
