@@ -18,6 +18,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState, NewJob
+from nobroker.lanes import Lanes
 from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Batch,
         BatchCounts,
         BatchFinishedError,
+        ConfigError,
         Discard,
         DiscoveryError,
         DuplicateJobError,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         Rescue,
         ResultTimeoutError,
         Retry,
+        RunFailedError,
         ScheduleError,
         Step,
         StepError,
@@ -68,6 +71,7 @@ __all__ = [
     "BatchFinishedError",
     "CompactionError",
     "CompactionResult",
+    "ConfigError",
     "CorruptLogError",
     "CurrentJob",
     "Dead",
@@ -85,6 +89,7 @@ __all__ = [
     "JobNotFoundError",
     "JobState",
     "JobTimeoutError",
+    "Lanes",
     "Limit",
     "LockTimeoutError",
     "MissingExtraError",
@@ -103,6 +108,7 @@ __all__ = [
     "RecurringTask",
     "Rescue",
     "ResultTimeoutError",
+    "RunFailedError",
     "Retry",
     "RetryLater",
     "ScheduleError",
@@ -134,6 +140,7 @@ _APPS = frozenset(
         "Batch",
         "BatchCounts",
         "BatchFinishedError",
+        "ConfigError",
         "Discard",
         "DiscoveryError",
         "DuplicateJobError",
@@ -149,6 +156,7 @@ _APPS = frozenset(
         "RecurringTask",
         "Rescue",
         "ResultTimeoutError",
+        "RunFailedError",
         "Retry",
         "ScheduleError",
         "Step",

@@ -3,6 +3,8 @@
 application.py  App: what people import; puts the parts together
 definition.py   one registered job; what `@app.job` gives
 base.py         jobs as classes; steps.py: long ones, that go on where they were interrupted
+queue_lists.py  lists of queues with patterns; the one queue that an environment pins all to
+yaml_text.py    YAML with lines, within bounds
 options.py      what may be said of a job, where it is defined and where it is enqueued
 signatures.py   arguments are checked where they are given
 envelope.py     a call as a payload: the only place that knows the layout
@@ -38,6 +40,7 @@ from nobroker.app.definition import Configured, JobFunction, PreparedJob
 from nobroker.app.errors import (
     AbortEnqueue,
     BatchFinishedError,
+    ConfigError,
     DiscoveryError,
     DuplicateJobError,
     JobCancelledError,
@@ -48,6 +51,7 @@ from nobroker.app.errors import (
     NestedRunError,
     RecurringError,
     ResultTimeoutError,
+    RunFailedError,
     ScheduleError,
     StepError,
     UnknownJobError,
@@ -66,6 +70,7 @@ __all__ = [
     "Batch",
     "BatchCounts",
     "BatchFinishedError",
+    "ConfigError",
     "Configured",
     "Discard",
     "DiscoveryError",
@@ -85,6 +90,7 @@ __all__ = [
     "RecurringTask",
     "Rescue",
     "ResultTimeoutError",
+    "RunFailedError",
     "Retry",
     "ScheduleError",
     "Step",

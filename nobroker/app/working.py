@@ -1,11 +1,10 @@
-"""Working an application's jobs off. What that needs beyond one process is loaded when it is asked for."""
+"""Working an application's jobs off. What that needs is loaded when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, overload
+import os
+from typing import TYPE_CHECKING, Any
 
-from nobroker.app.serving import Service
 from nobroker.worker import WorkerStats
 
 if TYPE_CHECKING:
@@ -15,34 +14,31 @@ if TYPE_CHECKING:
 class Working:
     """The part of `App` that works."""
 
-    @overload
-    def run(self: Any, *, config: RunConfig, packages: Iterable[str] | None = None) -> int: ...
-    @overload
-    def run(self: Any, *, config: None = None, **options: Any) -> WorkerStats: ...
     def run(
         self: Any,
         *,
-        config: RunConfig | None = None,
-        packages: Iterable[str] | None = None,
-        **options: Any,
-    ) -> WorkerStats | int:
-        """Work jobs off in this process, until a signal or `Service.stop`; or as a configuration says.
+        config: RunConfig | str | os.PathLike[str] | None = None,
+        handle_signals: bool = True,
+        **arguments: Any,
+    ) -> WorkerStats:
+        """Work jobs off, until a signal or `Service.stop`; or until ``once`` or ``max_jobs`` is reached.
 
         Args:
-            config: what is to run, in how many processes. Returns an exit code then: `Supervisor.run`.
-            packages: with a configuration that starts fresh interpreters: where the jobs are. The modules
-                that they were defined in when left out.
-            options: without a configuration: see `Service`.
+            config: the file that says how; None: ``queue.yml``, where there is one. Or a `RunConfig`.
+            handle_signals: see `Worker`; of several processes, always.
+            arguments: what the file may say, before what it says: ``queues``, ``order``, ``threads``,
+                ``processes``, ``scheduler``, ...; and ``once``: work off what is due, then end.
+
+        Returns:
+            What was done, in all processes together.
 
         Raises:
+            TypeError: an argument that there is not.
+            ConfigError: arguments, environment or file say what can't be.
+            RunFailedError: several processes did not end as they should.
             NestedRunError: a job of a worker process asks for more processes.
         """
-        if config is None:
-            return Service(self, **options).run()
-        if options:
-            raise TypeError(f"with config=, run() takes no {', '.join(options)}: the configuration says all")
-        from nobroker.running.launching import run
-        from nobroker.running.starting import Source
+        from nobroker.running.starting import run
 
-        names = packages or sorted({job.module for job in self.jobs.values()})
-        return run(self, config, Source(tuple(names), None, tuple(self._recurring_files))).code
+        stats: WorkerStats = run(self, config, arguments, handle_signals)
+        return stats

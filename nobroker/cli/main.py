@@ -26,6 +26,7 @@ COMMANDS = {
     "work": "work",
     "run": "run",
     "ps": "ps",
+    "config": "config",
     "recurring": "recurring",
     "stats": "stats",
     "list": "list_jobs",

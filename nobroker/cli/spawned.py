@@ -15,8 +15,8 @@ from typing import Any
 from nobroker.running import board as boards
 from nobroker.running import signals
 from nobroker.running.board import Board
+from nobroker.running.forking import SPAWNED, Source, leave
 from nobroker.running.member import Member
-from nobroker.running.starting import SPAWNED, Source, leave
 from nobroker.running.tasks import task_of
 
 

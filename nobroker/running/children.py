@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nobroker.running.board import Board, InHand
+from nobroker.running.forking import Starter
 from nobroker.running.keeper import EXIT_GRACE_S
 from nobroker.running.plans import End, How, Place
-from nobroker.running.starting import Starter
 from nobroker.running.tasks import Task
 
 KILL_AFTER_S: Final = EXIT_GRACE_S + 1.0

@@ -136,7 +136,8 @@ class Member:
 
         return Service(
             app,
-            queues=None if worker.queues == ("*",) else worker.queues,
+            queues=worker.queues,
+            order=worker.order,
             threads=self._task.threads,
             batch=1 if worker.isolation == "process" else worker.batch,
             scheduler=self._task.scheduler,

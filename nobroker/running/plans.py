@@ -66,13 +66,17 @@ def places(config: RunConfig, *, scheduler: bool) -> list[Place]:
     return found
 
 
-def needs_supervisor(config: RunConfig) -> bool:
-    """Whether this is more than one process, or one that is to be replaced now and then."""
+def needs_supervisor(config: RunConfig, *, counting: bool = True) -> bool:
+    """Whether this is more than one process, or one that is to be replaced now and then.
+
+    Args:
+        counting: whether one that ends after ``max_jobs`` is to be replaced, too.
+    """
     return len(config.workers) > 1 or any(
         worker.processes > 1
         or worker.isolation == "process"
         or worker.memory_recycle_at is not None
-        or worker.max_jobs is not None
+        or (counting and worker.max_jobs is not None)
         or worker.cgroup_memory_max is not None
         for worker in config.workers
     )

@@ -58,7 +58,7 @@ class Presence:
             self._service.app.queue,
             "worker",
             supervisor=self._supervisor,
-            queues=worker.lanes or ("*",),
+            queues=getattr(worker.lanes, "names", worker.lanes) or ("*",),
             threads=worker.concurrency,
             interval=self._interval,
         )

@@ -32,10 +32,10 @@ from nobroker.running import inside, signals
 from nobroker.running.appearance import Appearance
 from nobroker.running.children import Child, Children, Post, told
 from nobroker.running.config import RunConfig
+from nobroker.running.forking import Source, Starter, threads_of_others
 from nobroker.running.losses import Losses
 from nobroker.running.plans import DONE, FAILED, FAST_S, REFUSED, End, How, Restarts, places
 from nobroker.running.rolling import Rolling
-from nobroker.running.starting import Source, Starter, threads_of_others
 from nobroker.running.tasks import MEASURE, SCHEDULE, SETTLE, WORK, Task
 from nobroker.worker import WorkerStats
 

@@ -1,4 +1,4 @@
-"""Programs in processes of their own, a listener in systemd's place, and waiting for facts."""
+"""Programs in processes of their own, a listener in systemd's place, waiting, and configurations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from nobroker import Queue
+from nobroker.app.errors import ConfigError
+from nobroker.running.sources import Loaded, load
 from tests.running.trial import Trial, trial_in
 
 T = TypeVar("T")
+Load = Callable[..., Loaded]
 
 
 def until(look: Callable[[], T], seconds: float = 30.0) -> T:
@@ -117,3 +120,29 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
     """A directory with jobs, and what runs there; nothing of it outlives the test."""
     with trial_in(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Load:
+    """`load` in a directory with this ``queue.yml``; None: with none."""
+
+    def make(text: str | None = None, variables: dict[str, str] | None = None, **arguments: Any) -> Loaded:
+        if text is not None:
+            (tmp_path / "queue.yml").write_text(text, encoding="utf-8")
+        return load(tmp_path, environment=variables or {}, arguments=arguments)
+
+    return make
+
+
+@pytest.fixture
+def problems(loaded: Load, tmp_path: Path) -> Callable[..., list[str]]:
+    """What is wrong, a line each; the name of the directory left out."""
+
+    def make(*words: Any, **arguments: Any) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            loaded(*words, **arguments)
+        lines = str(caught.value).splitlines()
+        assert lines == [str(one) for one in caught.value.problems]
+        return [line.replace(f"{tmp_path}/", "") for line in lines]
+
+    return make

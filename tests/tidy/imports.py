@@ -37,9 +37,12 @@ RUNNING_MAY_USE = (
 )  # fmt: skip
 CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
-# The extra "schedules".
-SCHEDULES = {"nobroker.app.schedules": {"cronsim"}, "nobroker.app.recurring_file": {"yaml"}}
-TITLES = {"nobroker.running.titles": {"setproctitle"}}  # the extra "titles"
+# The extras "schedules", "yaml" and "titles".
+EXTRAS = {
+    "nobroker.app.schedules": {"cronsim"},
+    "nobroker.app.yaml_text": {"yaml"},
+    "nobroker.running.titles": {"setproctitle"},
+}
 LOADERS = ("nobroker.cli", "nobroker.app.discovery", "nobroker.pytest_plugin")
 PURE_IMPORTS = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "enum", "functools",
@@ -162,7 +165,7 @@ def only_declared_dependencies(sources: list[Source]) -> Iterator[str]:
         allowed = CORE_DEPENDENCIES | own | (TERMINAL_DEPENDENCIES if terminal else set())
         if source.module == "nobroker.pytest_plugin":  # loaded by pytest, and by nobody else
             allowed = {"pytest"}
-        allowed = allowed | SCHEDULES.get(source.module, set()) | TITLES.get(source.module, set())
+        allowed = allowed | EXTRAS.get(source.module, set())
         for item in imports(source):
             top = item.name.partition(".")[0]
             if top not in allowed and top not in sys.stdlib_module_names:
