@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from nobroker.app.envelope import name_in
 from nobroker.clock import SystemClock
 from nobroker.job import Job
+from nobroker.lanes import Lanes
 from nobroker.running import notify, titles
 from nobroker.running.info import CurrentJob
 from nobroker.running.registry import Registration
@@ -58,7 +59,7 @@ class Presence:
             self._service.app.queue,
             "worker",
             supervisor=self._supervisor,
-            queues=getattr(worker.lanes, "names", worker.lanes) or ("*",),
+            queues=worker.lanes.names if isinstance(worker.lanes, Lanes) else worker.lanes or ("*",),
             threads=worker.concurrency,
             interval=self._interval,
         )

@@ -96,7 +96,9 @@ class Trial:
             "    from nobroker.running.config import *",
             "    logging.basicConfig(level='INFO', format='%(process)d %(message)s')",
             *(f"    {line}" for line in before.splitlines()),
-            f"    sys.exit(app.run(config=RunConfig({config}), packages=['jobs']))",
+            "    from nobroker.running.forking import Source",
+            "    from nobroker.running.supervisor import Supervisor",
+            f"    sys.exit(Supervisor(app, RunConfig({config}), source=Source(('jobs',))).run())",
         ]
         (self.home / "program.py").write_text("\n".join(lines))
         return self._start([sys.executable, "program.py"], env)
