@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         chain,
         current_job,
     )
-    from nobroker.running.info import CurrentJob, ProcessInfo
+    from nobroker.running.info import CurrentJob, JobSummary, ProcessInfo
     from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "JobInterrupted",
     "JobNotFoundError",
     "JobState",
+    "JobSummary",
     "JobTimeoutError",
     "Limit",
     "LockTimeoutError",
@@ -121,7 +122,7 @@ __all__ = [
 
 
 _WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
-_PROCESSES = frozenset({"CurrentJob", "ProcessInfo"})
+_PROCESSES = frozenset({"CurrentJob", "JobSummary", "ProcessInfo"})
 _APPS = frozenset(
     {
         "AbortEnqueue",

@@ -37,6 +37,7 @@ class Service:
         poll_interval: see `Worker`.
         supervisor: the id, in the registry, of the process that looks after this one; None: none does.
         heartbeat_interval: seconds between two signs of life in the registry.
+        metrics_dir: where recordings go that SIGUSR2 begins; None: beside the queue's files.
 
     Attributes:
         recycling: why this process should be replaced by a new one; None: it need not.
@@ -58,6 +59,7 @@ class Service:
         poll_interval: float = 0.1,
         supervisor: str | None = None,
         heartbeat_interval: float = 5.0,
+        metrics_dir: str | None = None,
     ) -> None:
         self.app = app
         self.usher = Usher(app.queue)
@@ -66,11 +68,13 @@ class Service:
         self._max_jobs = max_jobs
         self._supervisor = supervisor
         self._heartbeat_interval = heartbeat_interval
+        self._metrics_dir = metrics_dir
+        self.meter = app._meter()
         self._total = WorkerStats()
         self._added: WorkerStats | None = None  # counts that are in the total
         self.worker = Worker(
             app.queue,
-            partial(app.runner, stopping=self._is_stopping),
+            self.meter.measured(partial(app.runner, stopping=self._is_stopping)),
             concurrency=threads,
             batch=batch,
             idle_timeout=0.0 if once else None,
@@ -113,6 +117,11 @@ class Service:
         both = [self._total] if stats is self._added else [self._total, stats]
         failed = sum(one.failed for one in both)
         return failed + sum(one.succeeded for one in both), failed
+
+    def toggle_job_metrics(self) -> None:
+        """Begin to record job metrics in a file of its own, or end that."""
+        queue = self.app.queue
+        self.meter.toggle(self._metrics_dir or str(queue.dir), queue.name)
 
     def _seen(self) -> AbstractContextManager[None]:
         """Be seen by others: see `nobroker.running.presence`."""

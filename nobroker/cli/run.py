@@ -49,6 +49,17 @@ _log = logging.getLogger("nobroker.run")
 @click.option("--no-scheduler", is_flag=True, help="Enqueue no recurring tasks here.")
 @click.option("--once", is_flag=True, help="Work off what is due, then end.")
 @click.option("--app", "chosen", metavar="MODULE:NAME", help="Which application, where there are several.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    help="Of the log on stderr.  [default: console]",
+)
+@click.option(
+    "--metrics-dir",
+    metavar="DIR",
+    help="Where SIGUSR2 records what jobs take.  [default: beside the queue]",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Also show what other libraries log.")
 def cli(
     settings: Settings,
@@ -60,6 +71,8 @@ def cli(
     no_scheduler: bool,
     once: bool,
     chosen: str | None,
+    log_format: str,
+    metrics_dir: str | None,
     verbose: bool,
 ) -> int:
     """Import packages, with all that is in them, and run the jobs that they define.
@@ -71,8 +84,9 @@ def cli(
     $NOBROKER_DIR does not: the application also enqueues, and would go on doing that where it says.
 
     SIGINT or SIGTERM: take no more, finish what was begun, end with 0; a second one gives everything back at
-    once. Exit codes: 0 ended as asked, 1 an error, 2 nothing was begun (wrong usage, a package that can't be
-    imported, a directory that can't be used), 75 start me again.
+    once. SIGUSR2: begin to record in a CSV file what each job takes, or end that. Exit codes: 0 ended as
+    asked, 1 an error, 2 nothing was begun (wrong usage, a package that can't be imported, a directory that
+    can't be used), 75 start me again.
     """
     from nobroker.app.serving import Service
     from nobroker.cli.applications import load_application, take_file
@@ -80,13 +94,19 @@ def cli(
 
     lanes = None if queues is None else _names(queues)
     app = load_application(packages, chosen)
-    if log_to_stderr(logging.INFO if verbose else logging.WARNING):
+    if log_to_stderr(logging.INFO if verbose else logging.WARNING, json=log_format == "json"):
         logging.getLogger("nobroker").setLevel(logging.INFO)
     take_file(app, recurring)
     _open(app, settings)
     try:
         service = Service(
-            app, queues=lanes, threads=threads, batch=batch, once=once, scheduler=not no_scheduler
+            app,
+            queues=lanes,
+            threads=threads,
+            batch=batch,
+            once=once,
+            scheduler=not no_scheduler,
+            metrics_dir=metrics_dir,
         )
         _announce(app, lanes, threads)
         stats = to_the_end(service.run, "job")
