@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         chain,
         current_job,
     )
-    from nobroker.running.info import CurrentJob, ProcessInfo
+    from nobroker.running.info import CurrentJob, JobSummary, ProcessInfo
     from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
@@ -88,6 +88,7 @@ __all__ = [
     "JobInterrupted",
     "JobNotFoundError",
     "JobState",
+    "JobSummary",
     "JobTimeoutError",
     "Lanes",
     "Limit",
@@ -131,7 +132,7 @@ __all__ = [
 
 
 _WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
-_PROCESSES = frozenset({"CurrentJob", "ProcessInfo"})
+_PROCESSES = frozenset({"CurrentJob", "JobSummary", "ProcessInfo"})
 _APPS = frozenset(
     {
         "AbortEnqueue",

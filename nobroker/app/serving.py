@@ -44,6 +44,7 @@ class Service:
         on_rest: called when the last job has ended; the service is seen until it returns.
         supervisor: the id, in the registry, of the process that looks after this one; None: none does.
         heartbeat_interval: seconds between two signs of life in the registry.
+        metrics_dir: where recordings go that SIGUSR2 begins; None: beside the queue's files.
 
     Attributes:
         recycling: why this process should be replaced by a new one; None: it need not.
@@ -71,6 +72,7 @@ class Service:
         on_rest: Callable[[], None] | None = None,
         supervisor: str | None = None,
         heartbeat_interval: float = 5.0,
+        metrics_dir: str | None = None,
     ) -> None:
         self.app = app
         self.usher = Usher(app.queue)
@@ -79,9 +81,11 @@ class Service:
         self._max_jobs = max_jobs
         self._on_ready = on_ready
         self._on_rest = on_rest
-        handler: Handler = partial(app.runner, stopping=self._is_stopping)
         self._supervisor = supervisor
         self._heartbeat_interval = heartbeat_interval
+        self._metrics_dir = metrics_dir
+        self.meter = app._meter()
+        handler: Handler = self.meter.measured(partial(app.runner, stopping=self._is_stopping))
         self._total = WorkerStats()
         self._added: WorkerStats | None = None  # counts that are in the total
         self.worker = Worker(
@@ -137,6 +141,11 @@ class Service:
         both = [self._total] if stats is self._added else [self._total, stats]
         failed = sum(one.failed for one in both)
         return failed + sum(one.succeeded for one in both), failed
+
+    def toggle_job_metrics(self) -> None:
+        """Begin to record job metrics in a file of its own, or end that."""
+        queue = self.app.queue
+        self.meter.toggle(self._metrics_dir or str(queue.dir), queue.name)
 
     def _seen(self) -> AbstractContextManager[None]:
         """Be seen by others: see `nobroker.running.presence`."""

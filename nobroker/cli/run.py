@@ -32,6 +32,17 @@ _log = logging.getLogger("nobroker.run")
 @run_options
 @click.option("--once", is_flag=True, help="Work off what is due, then end.")
 @click.option("--app", "chosen", metavar="MODULE:NAME", help="Which application, where there are several.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    help="Of the log on stderr.  [default: console]",
+)
+@click.option(
+    "--metrics-dir",
+    metavar="DIR",
+    help="Where SIGUSR2 records what jobs take.  [default: beside the queue]",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Also show what other libraries log.")
 def cli(
     settings: Settings,
@@ -39,6 +50,8 @@ def cli(
     config: str | None,
     once: bool,
     chosen: str | None,
+    log_format: str,
+    metrics_dir: str | None,
     verbose: bool,
     **said: Any,
 ) -> int:
@@ -53,9 +66,23 @@ def cli(
     What is not typed is said by the environment (NOBROKER_THREADS and so on), by queue.yml, or by the
     defaults; `nobroker config` shows it.
 
-    SIGINT or SIGTERM: take no more, finish what was begun, end with 0; a second one gives everything back at
-    once. Exit codes: 0 ended as asked, 1 an error, 2 nothing was begun (wrong usage, a configuration that
-    can't be, a package that can't be imported, a directory that can't be used), 75 start me again.
+    \b
+    Signals
+      TERM, INT    take no more, finish what was begun; what has not ended after
+                   --shutdown-timeout is given back; a second one: at once
+      QUIT         give everything back at once
+      USR1, TSTP   take no more, and stay
+      USR2         begin to record in a CSV file what each job takes, or end that
+      HUP          restart the worker processes one by one
+
+    \b
+    Exit codes
+      0   ended as asked, or nothing was left to do (--once)
+      1   an error; or jobs had to be given back, a process was lost at the end, or
+          no worker could be kept running
+      2   nothing was begun: wrong usage, a configuration that can't be, a package
+          that can't be imported, a directory that can't be used
+      75  start me again (one process only; a supervisor does it itself)
     """
     from nobroker.cli.applications import load_application, take_file
     from nobroker.cli.working import log_to_stderr
@@ -63,18 +90,20 @@ def cli(
 
     found = loaded(config, {**said, "once": once})
     app = load_application(packages, chosen)
-    if log_to_stderr(logging.INFO if verbose else logging.WARNING):
+    if log_to_stderr(logging.INFO if verbose else logging.WARNING, json=log_format == "json"):
         logging.getLogger("nobroker").setLevel(logging.INFO)
     take_file(app, found.config.scheduler.recurring)
     _open(app, settings)
-    source = Source(packages, chosen, tuple(app._recurring_files))
+    source = Source(packages, chosen, tuple(app._recurring_files), log_format == "json")
     try:
-        return _run(app, found, source, settings)
+        return _run(app, found, source, metrics_dir, settings)
     finally:
         app.close()
 
 
-def _run(app: App, found: Loaded, source: Source, settings: Settings) -> int:
+def _run(
+    app: App, found: Loaded, source: Source, metrics_dir: str | None, settings: Settings
+) -> int:
     from nobroker.app import NestedRunError
     from nobroker.cli.working import report, to_the_end
     from nobroker.running.starting import run_config, warn
@@ -83,7 +112,7 @@ def _run(app: App, found: Loaded, source: Source, settings: Settings) -> int:
         warn(warning)
     _announce(app, found.config)
     try:
-        ran = to_the_end(lambda: run_config(app, found.config, source), "job")
+        ran = to_the_end(lambda: run_config(app, found.config, source, metrics_dir), "job")
     except NestedRunError as error:
         raise failures.NothingBegun(failures.one_line(error)) from error
     if ran.reason is not None:

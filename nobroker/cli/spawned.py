@@ -15,7 +15,7 @@ from typing import Any
 from nobroker.running import board as boards
 from nobroker.running import signals
 from nobroker.running.board import Board
-from nobroker.running.forking import SPAWNED, Source, leave
+from nobroker.running.forking import SPAWNED, leave
 from nobroker.running.member import Member
 from nobroker.running.tasks import task_of
 
@@ -37,12 +37,12 @@ def _run(told: dict[str, Any]) -> int:
     member = Member(task, board, told["life"])
     member.enter()
     signals.unblock(set())
-    source = Source(tuple(told["source"][0]), told["source"][1], tuple(told["source"][2]))
-    app = load_application(source.packages, source.app)
-    if log_to_stderr(logging.WARNING):
+    packages, chosen, recurring, as_json = told["source"]
+    app = load_application(packages, chosen)
+    if log_to_stderr(logging.WARNING, json=as_json):
         logging.getLogger("nobroker").setLevel(told["log"])
     app.path, app.name = told["path"]
-    for file in source.recurring:
+    for file in recurring:
         if file not in app._recurring_files:
             app.recurring_file(file)
     return member.run(app)

@@ -67,13 +67,22 @@ class _SafeFormatter(logging.Formatter):
         return escape(super().format(record).replace("\n", "; "))
 
 
-def log_to_stderr(level: int) -> bool:
-    """Send the program's log to stderr; False when the user's code has set up a log of its own."""
+def log_to_stderr(level: int, *, json: bool = False) -> bool:
+    """Send the program's log to stderr; False when the user's code has set up a log of its own.
+
+    Args:
+        json: as JSON lines.
+    """
     root = logging.getLogger()
     if root.handlers:
         return False
     to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(_SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    if json:
+        from nobroker.running.logs import JsonFormatter
+
+        to_stderr.setFormatter(JsonFormatter())
+    else:
+        to_stderr.setFormatter(_SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(to_stderr)
     root.setLevel(level)
     return True

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
 from nobroker_mmap import files
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _LIMIT = 1 << 16  # bytes; such files of the system are far smaller
 
 
@@ -21,9 +28,35 @@ def resident_bytes(pid: int | None = None) -> int | None:
     """
     words = _of_system("self" if pid is None else str(pid), "statm").split()
     try:
-        return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(words[1]) * _PAGE
     except (IndexError, ValueError):
         return None
+
+
+class OwnMemory:
+    """`resident_bytes` of this process, asked often: the file that tells stays open."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._fd: int | None = None
+
+    def __call__(self) -> int | None:
+        pid = os.getpid()
+        if pid != self._pid:  # at first, and in a forked child, to which the file tells of its parent
+            self.close()
+            self._pid = pid
+            if sys.platform == "linux":
+                with contextlib.suppress(OSError):
+                    self._fd = files.open_read("/proc/self/statm")
+        if self._fd is None:
+            return None
+        return int(files.read_at(self._fd, 64, 0).split()[1]) * _PAGE
+
+    def close(self) -> None:
+        """Let go of the file; the next call opens it again."""
+        fd, self._fd, self._pid = self._fd, None, 0
+        if fd is not None:
+            os.close(fd)
 
 
 def peak_bytes() -> int | None:
@@ -33,9 +66,7 @@ def peak_bytes() -> int | None:
     for line in _of_system("self", "status").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
+    if resource is None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
@@ -43,12 +74,9 @@ def peak_bytes() -> int | None:
 
 def thread_faults() -> tuple[int, int] | None:
     """Page faults of the calling thread so far: those that needed no disk, and those that did."""
-    try:
-        import resource
-
-        usage = resource.getrusage(resource.RUSAGE_THREAD)
-    except (ImportError, AttributeError):  # Windows; macOS, which does not count by thread
+    if resource is None or not hasattr(resource, "RUSAGE_THREAD"):  # macOS does not count by thread
         return None
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
     return usage.ru_minflt, usage.ru_majflt
 
 

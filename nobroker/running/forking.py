@@ -46,11 +46,13 @@ class Source(NamedTuple):
         packages: to be imported.
         app: ``module:name``; None: the one whose jobs are in the packages.
         recurring: files of recurring tasks.
+        json: whether the log is JSON lines.
     """
 
     packages: tuple[str, ...]
     app: str | None = None
     recurring: tuple[str, ...] = ()
+    json: bool = False
 
 
 class Started(NamedTuple):

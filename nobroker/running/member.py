@@ -102,9 +102,6 @@ class Member:
         if self._task.quiet_then_exit:
             self._ended.set()
 
-    def metrics(self) -> None:
-        """Nobody measures yet."""
-
     # -- roles
 
     def _work(self, app: App) -> int:
@@ -150,6 +147,7 @@ class Member:
             on_rest=self._rest,
             supervisor=self._task.registered,
             heartbeat_interval=self._task.heartbeat_interval,
+            metrics_dir=self._task.metrics_dir,
         )
 
     def _rest(self) -> None:

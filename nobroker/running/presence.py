@@ -7,6 +7,7 @@ what runs now is read from where the worker has it anyway.
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -55,31 +56,36 @@ class Presence:
     def beside(self) -> Iterator[None]:
         """Be seen, as long as this lasts."""
         worker = self._service.worker
-        self._registration = Registration(
-            self._service.app.queue,
-            "worker",
-            supervisor=self._supervisor,
-            queues=worker.lanes.names if isinstance(worker.lanes, Lanes) else worker.lanes or ("*",),
-            threads=worker.concurrency,
-            interval=self._interval,
-        )
-        self._title = titles.title()
-        thread = threading.Thread(target=self._work, name="nobroker-presence", daemon=True)
-        try:
-            self._look(self._service.state)
-            if self._supervisor is None:
-                notify.ready()
-            thread.start()
-            yield
-        finally:
-            self._bell.put(None)
-            if thread.ident is not None:
-                thread.join()
-            if self._supervisor is None and self._state != "stopping":
-                notify.stopping()
-            if self._title is not None:
-                titles.set_title(self._title)
-            self._registration.close()
+        with self._on_toggle():  # first: whoever sees the process may send it the signal
+            self._registration = Registration(
+                self._service.app.queue,
+                "worker",
+                supervisor=self._supervisor,
+                queues=worker.lanes.names if isinstance(worker.lanes, Lanes) else worker.lanes or ("*",),
+                threads=worker.concurrency,
+                interval=self._interval,
+            )
+            self._title = titles.title()
+            thread = threading.Thread(target=self._work, name="nobroker-presence", daemon=True)
+            try:
+                self._look(self._service.state)
+                if self._supervisor is None:
+                    notify.ready()
+                thread.start()
+                yield
+            finally:
+                self._bell.put(None)
+                if thread.ident is not None:
+                    thread.join()
+                self._leave()
+
+    def _leave(self) -> None:
+        if self._supervisor is None and self._state != "stopping":
+            notify.stopping()
+        if self._title is not None:
+            titles.set_title(self._title)
+        self._service.meter.end_toggled()
+        self._registration.close()
 
     # -- the thread
 
@@ -114,7 +120,12 @@ class Presence:
         jobs = current_jobs(self._service.worker.running())
         finished, failed = self._service.counts()
         self._registration.update(
-            state=state, jobs=jobs, finished=finished, failed=failed, recycling=self._service.recycling
+            state=state,
+            jobs=jobs,
+            finished=finished,
+            failed=failed,
+            recycling=self._service.recycling,
+            waits=self._service.meter.waits(),
         )
         self._registration.beat()
         self._say(f"{state}, {len(jobs)} of {self._service.worker.concurrency} jobs", finished, failed)
@@ -128,6 +139,25 @@ class Presence:
         ):
             self._status = said
             notify.status(said)
+
+    # -- signals
+
+    @contextmanager
+    def _on_toggle(self) -> Iterator[None]:
+        """SIGUSR2 begins or ends the recording of job metrics. Only the main thread may have handlers."""
+        number = getattr(signal, "SIGUSR2", None)
+        in_main = threading.current_thread() is threading.main_thread()
+        if number is None or not in_main or not self._service.worker.handle_signals:
+            yield
+            return
+        before = signal.signal(number, self._toggle)
+        try:
+            yield
+        finally:
+            signal.signal(number, signal.SIG_DFL if before is None else before)
+
+    def _toggle(self, *_: object) -> None:
+        self._bell.put(self._service.toggle_job_metrics)
 
 
 def current_jobs(running: list[tuple[Job, float]]) -> tuple[CurrentJob, ...]:

@@ -72,25 +72,28 @@ def run(
     return ran.stats
 
 
-def run_config(app: App, config: RunConfig, source: Source) -> Ran:
+def run_config(app: App, config: RunConfig, source: Source, metrics_dir: str | None = None) -> Ran:
     """Run what a configuration says, until it ends.
 
     Args:
         source: where fresh interpreters find the application.
+        metrics_dir: see `Service`.
 
     Raises:
         as `Supervisor.run` and `Service.run`.
     """
     if needs_supervisor(config):
-        supervisor = Supervisor(app, config, source=source)
+        supervisor = Supervisor(app, config, source=source, metrics_dir=metrics_dir)
         code = supervisor.run()
         return Ran(code, supervisor.stats, supervisor.reason)
-    service = single(app, config)
+    service = single(app, config, metrics_dir=metrics_dir)
     stats = service.run()
     return Ran(DONE if service.recycling is None else RECYCLED, stats)
 
 
-def single(app: App, config: RunConfig, *, handle_signals: bool = True) -> Service:
+def single(
+    app: App, config: RunConfig, *, handle_signals: bool = True, metrics_dir: str | None = None
+) -> Service:
     """The only worker, with its only process being this one."""
     (worker,) = config.workers
     return Service(
@@ -105,6 +108,7 @@ def single(app: App, config: RunConfig, *, handle_signals: bool = True) -> Servi
         once=config.once,
         handle_signals=handle_signals,
         heartbeat_interval=config.heartbeat_interval,
+        metrics_dir=metrics_dir,
     )
 
 

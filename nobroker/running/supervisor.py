@@ -57,6 +57,7 @@ class Supervisor:
         app: whose jobs.
         config: what is to run.
         source: where fresh interpreters find the application; needed for ``start_method="spawn"`` only.
+        metrics_dir: where workers record what jobs take, see `Service`.
         on_usr2: called at SIGUSR2, which is also handed on to the workers.
 
     Attributes:
@@ -70,6 +71,7 @@ class Supervisor:
         config: RunConfig,
         *,
         source: Source | None = None,
+        metrics_dir: str | None = None,
         on_usr2: Callable[[], None] | None = None,
     ) -> None:
         if config.start_method == "spawn" and source is None:
@@ -79,6 +81,7 @@ class Supervisor:
         self._app = app
         self._config = config
         self._source = source if config.start_method == "spawn" else None
+        self._metrics_dir = metrics_dir
         self._on_usr2 = on_usr2
         recurring = bool(app._tasks or app._recurring_files)
         self._posts = [Post(place) for place in places(config, scheduler=recurring)]
@@ -279,6 +282,7 @@ class Supervisor:
             heartbeat_interval=config.heartbeat_interval,
             supervisor=os.getpid(),
             registered=self._appearance.id,
+            metrics_dir=self._metrics_dir,
             **more,  # type: ignore[arg-type]
         )
 

@@ -48,6 +48,7 @@ class Task:
         once, quiet_then_exit, shutdown_timeout, heartbeat_interval: as in `RunConfig`.
         supervisor: pid of the supervisor.
         registered: its id in the registry.
+        metrics_dir: see `Service`.
         lost: of `SETTLE`.
     """
 
@@ -61,6 +62,7 @@ class Task:
     heartbeat_interval: float = 5.0
     supervisor: int = 0
     registered: str | None = None
+    metrics_dir: str | None = None
     lost: tuple[Lost, ...] = field(default=())
 
     @property

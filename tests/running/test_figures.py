@@ -43,6 +43,26 @@ def test_memory_of_another_process_and_of_one_that_is_gone() -> None:
 
 
 @linux
+def test_memory_asked_often_is_that_of_the_process_that_asks() -> None:
+    own = figures.OwnMemory()
+    first = own()
+    assert first
+    block = mmap.mmap(-1, 64 * MIB)
+    for at in range(0, 64 * MIB, 4096):
+        block[at] = 1
+    assert (own() or 0) - first > 60 * MIB
+    child = os.fork()
+    if child == 0:
+        block.close()  # only here
+        os._exit(0 if abs((own() or 0) - (figures.resident_bytes() or 0)) < MIB else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    block.close()
+    own.close()
+    assert own()
+    own.close()
+
+
+@linux
 def test_page_faults_of_a_thread() -> None:
     before = figures.thread_faults()
     block = mmap.mmap(-1, 4 * MIB)
@@ -58,7 +78,8 @@ def test_page_faults_of_a_thread() -> None:
 
 def test_where_the_system_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setitem(sys.modules, "resource", None)
+    monkeypatch.setattr(figures, "resource", None)
+    assert figures.OwnMemory()() is None
     assert figures.resident_bytes() is None
     assert figures.resident_bytes(os.getpid()) is None
     assert figures.peak_bytes() is None
