@@ -87,8 +87,13 @@ class Trial:
         """``nobroker run jobs``, in a session of its own."""
         return self._start([sys.executable, "-m", "nobroker", "run", "jobs", *words], env)
 
-    def program(self, config: str, *, before: str = "", **env: str) -> Running:
-        """A program that runs the application as a configuration says."""
+    def program(self, config: str, *, before: str = "", more: str = "", **env: str) -> Running:
+        """A program that runs the application as a configuration says.
+
+        Args:
+            before: lines before that.
+            more: arguments of the supervisor.
+        """
         lines = [
             "import logging, sys",
             "if __name__ == '__main__':",
@@ -98,7 +103,7 @@ class Trial:
             *(f"    {line}" for line in before.splitlines()),
             "    from nobroker.running.forking import Source",
             "    from nobroker.running.supervisor import Supervisor",
-            f"    sys.exit(Supervisor(app, RunConfig({config}), source=Source(('jobs',))).run())",
+            f"    sys.exit(Supervisor(app, RunConfig({config}), source=Source(('jobs',)), {more}).run())",
         ]
         (self.home / "program.py").write_text("\n".join(lines))
         return self._start([sys.executable, "program.py"], env)
