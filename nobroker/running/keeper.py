@@ -7,8 +7,7 @@ that hangs. What a signal means here:
   supervisor's own are two already. After ``shutdown_timeout`` what has not ended is let go.
 - QUIT: let go at once.
 - USR1, TSTP: take no more.
-- USR2 is the business of the service's presence, which begins or ends a recording; before and after, it is
-  ignored.
+- USR2: begin to record what jobs take, or end that.
 - The supervisor is gone (the other end of a pipe is closed): as TERM. If the process is still there some
   seconds after it has let go, it is ended the hard way, since nobody else will.
 """
@@ -39,6 +38,7 @@ class Kept(Protocol):
     def stop(self) -> None: ...
     def let_go(self) -> None: ...
     def quiet(self) -> None: ...
+    def metrics(self) -> None: ...
 
 
 class Keeper:
@@ -115,6 +115,8 @@ class Keeper:
                 self._let_go_at = time.monotonic()
         elif number in signals.QUIET:
             self._kept.quiet()
+        elif number in signals.METRICS:
+            self._kept.metrics()
 
     def _stop(self) -> None:
         if self._let_go_at is None and self._exit_at is None:

@@ -102,6 +102,10 @@ class Member:
         if self._task.quiet_then_exit:
             self._ended.set()
 
+    def metrics(self) -> None:
+        if (service := self._service) is not None:
+            service.toggle_job_metrics()
+
     # -- roles
 
     def _work(self, app: App) -> int:
