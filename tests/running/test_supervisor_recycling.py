@@ -1,4 +1,4 @@
-"""Processes that are replaced when they have grown, or have done so many jobs; none starts processes itself."""
+"""Processes that are replaced when they have grown, or have done enough; and none starts processes itself."""
 
 from __future__ import annotations
 
@@ -68,16 +68,6 @@ def test_a_process_is_replaced_after_so_many_jobs(trial: Trial) -> None:
     assert max(pids.count(pid) for pid in pids) <= 5
     assert "event=process.restart_in" not in running.log()
     assert "succeeded 20" in running.log()
-
-
-def test_memory_of_one_process_is_minded_too(trial: Trial) -> None:
-    trial.add(BALLAST)
-    trial.later("grow", "jobs")
-    running = trial.program(LIMITED.format(limit=270 * MB, processes=1))
-    running.says("event=process.started role=worker", 2)
-    trial.later("quick")
-    trial.until("quick", 1)
-    assert running.end() == 0
 
 
 # -- no grandchildren
