@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,16 @@ class Trial:
         try:
             prepared = [module[job].set(**options).build(*args) for _ in range(count)]
             return [handle.id for handle in app.perform_all_later(prepared)]
+        finally:
+            app.close()
+
+    def later_all(self, job: str, arguments: Iterable[Any]) -> None:
+        """Enqueue a job once for each argument, with one write."""
+        module = runpy.run_path(str(self.home / "jobs.py"))
+        app = module["app"]
+        app.path = self.home / "data"
+        try:
+            app.perform_all_later([module[job].build(argument) for argument in arguments])
         finally:
             app.close()
 
@@ -212,9 +222,9 @@ def processes() -> Iterator[tuple[int, int, int]]:
                 yield int(entry), int(words[1]), int(words[3])
 
 
-def wait_for(true: Callable[[], bool], tell: Callable[[], str] = str) -> None:
+def wait_for(true: Callable[[], bool], tell: Callable[[], str] = str, *, seconds: float = PATIENCE_S) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, tell()
         time.sleep(0.02)
