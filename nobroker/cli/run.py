@@ -71,9 +71,9 @@ def cli(
       TERM, INT    take no more, finish what was begun; what has not ended after
                    --shutdown-timeout is given back; a second one: at once
       QUIT         give everything back at once
-      USR1, TSTP   take no more, and stay
+      USR1, TSTP   be quiet: take no more, and stay
       USR2         begin to record in a CSV file what each job takes, or end that
-      HUP          restart the worker processes one by one
+      HUP          of several processes: restart them one by one, without a gap
 
     \b
     Exit codes

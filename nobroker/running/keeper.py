@@ -3,12 +3,12 @@
 It is a thread of its own, so that it works whatever the main thread is at: opening a queue, running a hook
 that hangs. What a signal means here:
 
-- TERM, INT: take no more, end what was begun. Any number of them is one: a group-wide signal and the
-  supervisor's own are two already. After ``shutdown_timeout`` what has not ended is let go.
+- TERM, INT: take no more, end what was begun. After ``shutdown_timeout`` what has not ended is let go. To a
+  child, any number of them is one: a group-wide signal and the supervisor's own are two already. To a process
+  that runs alone, a second one says not to wait.
 - QUIT: let go at once.
 - USR1, TSTP: take no more.
-- USR2 is the business of the service's presence, which begins or ends a recording; before and after, it is
-  ignored.
+- USR2: begin to record what jobs take, or end that.
 - The supervisor is gone (the other end of a pipe is closed): as TERM. If the process is still there some
   seconds after it has let go, it is ended the hard way, since nobody else will.
 """
@@ -29,6 +29,8 @@ from nobroker.running.plans import FAILED
 
 EXIT_GRACE_S: Final = 5.0
 """Who has let go of all has so long to come to its end."""
+SECOND_S: Final = 0.1
+"""A second signal that comes sooner is the same one again, sent to the process and to its group."""
 
 _log = logging.getLogger("nobroker.running")
 
@@ -39,6 +41,7 @@ class Kept(Protocol):
     def stop(self) -> None: ...
     def let_go(self) -> None: ...
     def quiet(self) -> None: ...
+    def metrics(self) -> None: ...
 
 
 class Keeper:
@@ -47,7 +50,7 @@ class Keeper:
     Args:
         kept: what is told.
         caught: the signals.
-        life: a pipe that ends with the supervisor; None: there is none.
+        life: a pipe that ends with the supervisor; None: there is none, this process runs alone.
         shutdown_timeout: seconds from the first word to stop until all is let go.
     """
 
@@ -58,6 +61,7 @@ class Keeper:
         self._caught = caught
         self._life = life
         self._shutdown_timeout = shutdown_timeout
+        self._stopped_at = math.inf
         self._let_go_at: float | None = None
         self._exit_at: float | None = None
         self._orphan = False
@@ -108,17 +112,23 @@ class Keeper:
 
     def _obey(self, number: int) -> None:
         if number in signals.STOP:
+            again = self._life is None and time.monotonic() - self._stopped_at >= SECOND_S
             self._stop()
+            if again and self._exit_at is None:
+                self._let_go_at = time.monotonic()
         elif number in signals.AT_ONCE:
             self._stop()
             if self._exit_at is None:
                 self._let_go_at = time.monotonic()
         elif number in signals.QUIET:
             self._kept.quiet()
+        elif number in signals.METRICS:
+            self._kept.metrics()
 
     def _stop(self) -> None:
         if self._let_go_at is None and self._exit_at is None:
-            self._let_go_at = time.monotonic() + self._shutdown_timeout
+            self._stopped_at = time.monotonic()
+            self._let_go_at = self._stopped_at + self._shutdown_timeout
             self._kept.stop()
 
     def _look(self, now: float) -> None:
@@ -127,7 +137,7 @@ class Keeper:
             self._kept.let_go()
         if self._exit_at is not None and now >= self._exit_at:
             self._exit_at = math.inf
-            if self._orphan:
+            if self._orphan or self._life is None:
                 _log.error("event=process.stuck pid=%d: it does not come to its end", os.getpid())
                 os._exit(FAILED)
         for place, (at, every, do) in enumerate(self._chores):

@@ -1,4 +1,4 @@
-"""What runs in a child process, from its first line to its exit code."""
+"""What runs in a worker process, from its first line to its exit code: a supervisor's child, or alone."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from nobroker.running.tasks import MEASURE, SCHEDULE, SETTLE, WORK, Task
 if TYPE_CHECKING:
     from nobroker.app import App
     from nobroker.running.config import WorkerConfig
+    from nobroker.worker import WorkerStats
 
 _log = logging.getLogger("nobroker.running")
 
 
 class Member:
-    """A child process of a supervisor. `enter` first, with signals blocked; then `run`.
+    """A process that does as it is told. `enter` first, a child with signals blocked; then `run`, or `alone`.
 
     Args:
         task: what it is there for.
         board: where it says how it is.
-        life: the pipe that ends with the supervisor.
+        life: the pipe that ends with the supervisor; None: there is none.
     """
 
-    def __init__(self, task: Task, board: Board, life: int) -> None:
+    def __init__(self, task: Task, board: Board, life: int | None) -> None:
         self._task = task
         self._board = board
         self._stopping = False
@@ -45,12 +46,15 @@ class Member:
         self._ended = threading.Event()
         self._service: Service | None = None
         self._registration: Registration | None = None
-        self._caught = signals.Signals(n for n in signals.ALL if n != signals.CHILD)
+        self._life = life
+        left_alone = {signals.CHILD, *(signals.RESTART if life is None else ())}
+        self._caught = signals.Signals(n for n in signals.ALL if n not in left_alone)
         self._keeper = Keeper(self, self._caught, life=life, shutdown_timeout=task.shutdown_timeout)
 
     def enter(self) -> None:
         """From here on this is a member: signals mean what they mean to one, and it starts no others."""
-        inside.enter(self._task.supervisor)
+        if self._life is not None:
+            inside.enter(self._task.supervisor)
         self._caught.catch()
         self._keeper.start()
 
@@ -68,6 +72,19 @@ class Member:
         finally:
             self._end(app)
         return FAILED if self._forced else code
+
+    def alone(self, app: App) -> tuple[int, WorkerStats]:
+        """Work in this process, which has no supervisor; its exit code, and what was done.
+
+        Raises:
+            as `Service.run`.
+        """
+        try:
+            code = self._work(app)
+        finally:
+            self._keeper.close()
+            self._caught.restore()
+        return FAILED if self._forced else code, self._board.stats
 
     def _end(self, app: App) -> None:
         try:
@@ -102,6 +119,10 @@ class Member:
         if self._task.quiet_then_exit:
             self._ended.set()
 
+    def metrics(self) -> None:
+        if (service := self._service) is not None:
+            service.toggle_job_metrics()
+
     # -- roles
 
     def _work(self, app: App) -> int:
@@ -118,7 +139,8 @@ class Member:
             return DONE
         if service.recycling is not None or (worker.max_jobs and service.worker.ended_by == ""):
             return RECYCLED
-        return DONE if self._task.once and service.worker.ended_by == "idle" else FAILED
+        idle = self._task.once and service.worker.ended_by == "idle"
+        return DONE if idle or self._life is None else FAILED
 
     @property
     def _worker_config(self) -> WorkerConfig:

@@ -4,7 +4,8 @@ Nothing is done in a handler: it may have interrupted anything. The interpreter 
 into a pipe, and one loop of the process reads it there, when it likes.
 
 Whoever is forked from a process with a pipe has what the signals did before, and no pipe: else a signal to
-a process that a job forked would count as one to the worker.
+a process that a job forked would count as one to the worker. Around each fork signals are blocked, so that
+none comes before that is so.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 _AT_ONCE: Final = 4096
 _caught: list[Signals] = []
+_forking = threading.local()  # the mask of a thread that forks
 
 
 def named(*names: str) -> list[signal.Signals]:
@@ -103,13 +105,22 @@ def _noted(_number: int, _frame: object) -> None:
     """The interpreter has written it into the pipe already."""
 
 
-def _forget() -> None:
-    """In a forked child. An inner one is restored last, so that what there was first is what stays."""
+def _before_fork() -> None:
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ALL) if _caught else None
+
+
+def _in_parent() -> None:
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _in_child() -> None:
     while _caught:
         one = _caught.pop()
         one._wake_before = -1
         one.restore()
+    _in_parent()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

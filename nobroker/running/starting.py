@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
+import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nobroker.app.errors import RunFailedError
 from nobroker.app.serving import Service
+from nobroker.running import board as boards
+from nobroker.running.board import Board
 from nobroker.running.config import RunConfig
 from nobroker.running.forking import Source
+from nobroker.running.member import Member
 from nobroker.running.plans import DONE, RECYCLED, needs_supervisor
+from nobroker.running.signals import in_main_thread
 from nobroker.running.sources import load
 from nobroker.running.supervisor import Supervisor
+from nobroker.running.tasks import WORK, Task
 from nobroker.worker import WorkerStats
 
 if TYPE_CHECKING:
@@ -86,9 +93,24 @@ def run_config(app: App, config: RunConfig, source: Source, metrics_dir: str | N
         supervisor = Supervisor(app, config, source=source, metrics_dir=metrics_dir)
         code = supervisor.run()
         return Ran(code, supervisor.stats, supervisor.reason)
-    service = single(app, config, metrics_dir=metrics_dir)
-    stats = service.run()
-    return Ran(DONE if service.recycling is None else RECYCLED, stats)
+    if not (hasattr(signal, "pthread_sigmask") and in_main_thread()):
+        service = single(app, config, metrics_dir=metrics_dir)
+        stats = service.run()
+        return Ran(DONE if service.recycling is None else RECYCLED, stats)
+    task = Task(
+        role=WORK,
+        name="worker",
+        worker=config.workers[0],
+        scheduler=config.scheduler.enabled,
+        once=config.once,
+        quiet_then_exit=config.quiet_then_exit,
+        shutdown_timeout=config.shutdown_timeout,
+        heartbeat_interval=config.heartbeat_interval,
+        metrics_dir=metrics_dir,
+    )
+    member = Member(task, Board(mmap.mmap(-1, boards.size(task.threads)), task.threads), None)
+    member.enter()
+    return Ran(*member.alone(app))
 
 
 def single(

@@ -33,6 +33,7 @@ from nobroker.running.appearance import Appearance
 from nobroker.running.children import Child, Children, Post, told
 from nobroker.running.config import RunConfig
 from nobroker.running.forking import Source, Starter, threads_of_others
+from nobroker.running.keeper import SECOND_S
 from nobroker.running.losses import Losses
 from nobroker.running.plans import DONE, FAILED, FAST_S, REFUSED, End, How, Restarts, places
 from nobroker.running.rolling import Rolling
@@ -42,8 +43,6 @@ from nobroker.worker import WorkerStats
 if TYPE_CHECKING:
     from nobroker.app import App
 
-SECOND_S: Final = 0.1
-"""A second signal that comes sooner is the same one again, sent to the process and to its group."""
 _LOOK_S: Final = 0.02
 _WATCH_S: Final = 0.1
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,27 @@ class Trial:
         finally:
             app.close()
 
+    def later_all(self, job: str, arguments: Iterable[Any]) -> None:
+        """Enqueue a job once for each argument, with one write."""
+        module = runpy.run_path(str(self.home / "jobs.py"))
+        app = module["app"]
+        app.path = self.home / "data"
+        try:
+            app.perform_all_later([module[job].build(argument) for argument in arguments])
+        finally:
+            app.close()
+
     def run(self, *words: str, **env: str) -> Running:
         """``nobroker run jobs``, in a session of its own."""
         return self._start([sys.executable, "-m", "nobroker", "run", "jobs", *words], env)
 
-    def program(self, config: str, *, before: str = "", **env: str) -> Running:
-        """A program that runs the application as a configuration says."""
+    def program(self, config: str, *, before: str = "", more: str = "", **env: str) -> Running:
+        """A program that runs the application as a configuration says.
+
+        Args:
+            before: lines before that.
+            more: arguments of the supervisor.
+        """
         lines = [
             "import logging, sys",
             "if __name__ == '__main__':",
@@ -98,7 +113,7 @@ class Trial:
             *(f"    {line}" for line in before.splitlines()),
             "    from nobroker.running.forking import Source",
             "    from nobroker.running.supervisor import Supervisor",
-            f"    sys.exit(Supervisor(app, RunConfig({config}), source=Source(('jobs',))).run())",
+            f"    sys.exit(Supervisor(app, RunConfig({config}), source=Source(('jobs',)), {more}).run())",
         ]
         (self.home / "program.py").write_text("\n".join(lines))
         return self._start([sys.executable, "program.py"], env)
@@ -207,9 +222,9 @@ def processes() -> Iterator[tuple[int, int, int]]:
                 yield int(entry), int(words[1]), int(words[3])
 
 
-def wait_for(true: Callable[[], bool], tell: Callable[[], str] = str) -> None:
+def wait_for(true: Callable[[], bool], tell: Callable[[], str] = str, *, seconds: float = PATIENCE_S) -> None:
     """Wait until something is so."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, tell()
         time.sleep(0.02)
