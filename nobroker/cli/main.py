@@ -26,6 +26,7 @@ COMMANDS = {
     "work": "work",
     "run": "run",
     "ps": "ps",
+    "top": "top",
     "config": "config",
     "recurring": "recurring",
     "stats": "stats",

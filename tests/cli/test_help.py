@@ -40,6 +40,7 @@ CONTRACT = [
     "work",
     "run",
     "ps",
+    "top",
     "recurring",
     "bench",
     "demo",

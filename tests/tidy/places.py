@@ -92,10 +92,11 @@ def locks_only(sources: list[Source]) -> Iterator[str]:
     for source in product(sources):
         if within(source.module, ("nobroker_mmap.locking",)):
             continue
+        keys = source.module == "nobroker.cli.keys"  # of a keyboard, which Windows has in the same module
         syncs = source.module == "nobroker_mmap.files"
         for item in imports(source):
             top = item.name.partition(".")[0]
-            if top in ("portalocker", "msvcrt") or (top == "fcntl" and not syncs):
+            if top == "portalocker" or (top == "msvcrt" and not keys) or (top == "fcntl" and not syncs):
                 yield at(source, item.line, f"imports {top}", instead)
         for line, name in references(source):
             if syncs and name.partition(".")[0] == "fcntl" and name not in full_sync:
