@@ -128,6 +128,7 @@ class Supervisor:
             return self._supervise()
         finally:
             gc.unfreeze()
+            self._children.groups.close()
             starter.close()  # if an error ended it: the children see that, and end
             self._caught.restore()
             self._appearance.close()
