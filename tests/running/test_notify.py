@@ -122,7 +122,8 @@ def test_a_service_from_ready_to_stopping(listener: Listener, programs: Programs
 def test_a_service_under_a_supervisor_leaves_talking_to_it(listener: Listener, programs: Programs) -> None:
     service = programs(
         *JOBS,
-        "app.run(once=True, supervisor='boss')",
+        "from nobroker.app.serving import Service",
+        "Service(app, once=True, supervisor='boss').run()",
         NOTIFY_SOCKET=listener.address,
         WATCHDOG_USEC="300000",
     )
