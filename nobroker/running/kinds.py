@@ -153,16 +153,17 @@ class Bytes(NamedTuple):
 
 
 class Never(NamedTuple):
-    """Something, or nothing: null, and as text ``none``."""
+    """Something, or nothing: null, and a word for that as text."""
 
     kind: Any
+    word: str | None = "none"
 
     @property
     def metavar(self) -> str:
-        return f"{self.kind.metavar}|none"
+        return self.kind.metavar if self.word is None else f"{self.kind.metavar}|{self.word}"
 
     def __call__(self, value: Any) -> Any:
-        if value is None or (type(value) is Text and value.strip().lower() == "none"):
+        if value is None or (type(value) is Text and value.strip().lower() == self.word):
             return None
         return self.kind(value)
 

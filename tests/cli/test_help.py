@@ -41,6 +41,7 @@ CONTRACT = [
     "run",
     "ps",
     "top",
+    "config",
     "recurring",
     "bench",
     "demo",

@@ -38,7 +38,14 @@ def test_what_was_begun_ends_and_nothing_more_is_begun(trial: Trial, number: int
 
 
 def test_what_does_not_end_in_time_is_given_back_and_no_attempt_is_burnt(trial: Trial) -> None:
-    trial.add("@app.on_shutdown\ndef shut():\n    note('shut')\natexit.register(lambda: note('exit'))\n")
+    trial.add("""
+@app.on_shutdown
+def shut():
+    note("shut")
+
+if Path("jobs.py").exists():  # where it runs, not where it is enqueued
+    atexit.register(note, "exit")
+""")
     trial.later("slow", "slow", 600, count=2)
     running = trial.run("--processes", "2", "--shutdown-timeout", "0.3")
     trial.until("slow", 2)
