@@ -84,6 +84,7 @@ class Meter:
         self._now = now
         self._guard = threading.Lock()
         self._switching = threading.Lock()  # one starts or stops at a time
+        self._toggling = threading.Lock()
         self._memory = figures.OwnMemory()
         self._forget()
         locking.watch_forks(self)
@@ -101,6 +102,7 @@ class Meter:
         """In a forked child: its own jobs are another matter, and the threads are not here."""
         recording = self._recording
         self._guard, self._switching = threading.Lock(), threading.Lock()
+        self._toggling = threading.Lock()
         self._memory.close()
         self._forget()
         if recording is not None:
@@ -138,6 +140,10 @@ class Meter:
 
     def toggle(self, directory: str, name: str) -> None:
         """Begin a recording in a file of its own, or end the one that is on. What goes wrong is logged."""
+        with self._toggling:
+            self._toggle(directory, name)
+
+    def _toggle(self, directory: str, name: str) -> None:
         if self._recording is not None:
             self.stop()
             return
@@ -146,7 +152,7 @@ class Meter:
         try:
             self.start(path, max_rows=TOGGLED_ROWS, seconds=TOGGLED_S)
             self._toggled = True
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # or somebody else began one just now
             _log.warning("event=metrics.not_started path=%s error=%s", path, error)
 
     def end_toggled(self) -> None:

@@ -147,8 +147,7 @@ class Presence:
         """SIGUSR2 begins or ends the recording of job metrics. Only the main thread may have handlers."""
         number = getattr(signal, "SIGUSR2", None)
         in_main = threading.current_thread() is threading.main_thread()
-        ours = self._service.worker.handle_signals or self._supervisor is not None
-        if number is None or not in_main or not ours:
+        if number is None or not in_main or not self._service.worker.handle_signals:
             yield
             return
         before = signal.signal(number, self._toggle)

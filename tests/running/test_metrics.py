@@ -288,8 +288,8 @@ JOBS = (
 @pytest.mark.parametrize("directory", ["jobs", "elsewhere"])
 def test_a_signal_begins_and_ends_a_recording(programs: Programs, tmp_path: Path, directory: str) -> None:
     (tmp_path / "elsewhere").mkdir()
-    option = "" if directory == "jobs" else "metrics_dir='elsewhere'"
-    worker = programs(*JOBS, "from nobroker.app.serving import Service", f"Service(app, {option}).run()")
+    option = "" if directory == "jobs" else ", metrics_dir='elsewhere'"
+    worker = programs(*JOBS, "from nobroker.app.serving import Service", f"Service(app{option}).run()")
     assert worker.stdout is not None
     app = App(tmp_path / "jobs", fsync=False)
 
