@@ -9,6 +9,7 @@ from nobroker.errors import (
     CorruptLogError,
     JobExistsError,
     JobNotFoundError,
+    JobsDiscardedError,
     LockTimeoutError,
     NobrokerError,
     NotLeasedError,
@@ -18,6 +19,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState, NewJob
+from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         JobHandle,
         JobInterrupted,
         JobTimeoutError,
+        LimitError,
         MissingExtraError,
         RecurringError,
         RecurringTask,
@@ -80,6 +83,9 @@ __all__ = [
     "JobNotFoundError",
     "JobState",
     "JobTimeoutError",
+    "JobsDiscardedError",
+    "Limit",
+    "LimitError",
     "LockTimeoutError",
     "MissingExtraError",
     "NewJob",
@@ -89,6 +95,7 @@ __all__ = [
     "QueueClosedError",
     "QueueFullError",
     "QueueStats",
+    "Rate",
     "RecoveryReport",
     "RecurringError",
     "RecurringTask",
@@ -132,6 +139,7 @@ _APPS = frozenset(
         "JobHandle",
         "JobInterrupted",
         "JobTimeoutError",
+        "LimitError",
         "MissingExtraError",
         "RecurringError",
         "RecurringTask",

@@ -82,6 +82,13 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     return value
 
 
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """One of some words."""
+    if type(value) is not str or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r:.40}")
+    return value
+
+
 def flag(name: str, value: Any) -> bool:
     if type(value) is not bool:
         raise TypeError(f"{name} must be True or False, not {type(value).__name__}")

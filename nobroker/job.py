@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from nobroker_mmap.plain import Plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
+
+    from nobroker.limits import Limit, Rate
 
 
 class JobState(StrEnum):
@@ -40,6 +43,11 @@ class NewJob(Plain):
         "expires_in",
         "metadata",
         "lane",
+        "limits",
+        "rates",
+        "exclusive",
+        "fair_key",
+        "fair_weight",
     )
 
     def __init__(
@@ -54,6 +62,11 @@ class NewJob(Plain):
         expires_in: float | None = None,
         metadata: Any = None,
         lane: str = "",
+        limits: Limit | Iterable[Limit] | None = None,
+        rates: Rate | Iterable[Rate] | None = None,
+        exclusive: str | None = None,
+        fair_key: str | None = None,
+        fair_weight: int = 1,
     ) -> None:
         self.payload = payload
         self.priority = priority
@@ -64,6 +77,11 @@ class NewJob(Plain):
         self.expires_in = expires_in
         self.metadata = metadata
         self.lane = lane
+        self.limits = limits
+        self.rates = rates
+        self.exclusive = exclusive
+        self.fair_key = fair_key
+        self.fair_weight = fair_weight
 
 
 class Job(Plain):
@@ -91,7 +109,8 @@ class Job(Plain):
         job_state: a small value the holder keeps across attempts.
         expires_at: never delivered for the first time after this.
         cancel_requested: the holder is asked to stop.
-        created: False when `enqueue` found the id already known.
+        created: False when `enqueue` found the id already known, or a limit discarded the job.
+        limits: what was said of limits when it was enqueued, as plain values; None for a job without.
     """
 
     __slots__ = __match_args__ = (
@@ -115,6 +134,7 @@ class Job(Plain):
         "expires_at",
         "cancel_requested",
         "created",
+        "limits",
     )
 
     def __init__(
@@ -139,6 +159,7 @@ class Job(Plain):
         expires_at: float | None = None,
         cancel_requested: bool = False,
         created: bool = True,
+        limits: dict[str, Any] | None = None,
     ) -> None:
         self.id = id
         self.payload = payload
@@ -160,6 +181,7 @@ class Job(Plain):
         self.expires_at = expires_at
         self.cancel_requested = cancel_requested
         self.created = created
+        self.limits = limits
 
     def is_eligible(self, now: float) -> bool:
         """Whether it may be leased at `now` (seconds since the epoch)."""

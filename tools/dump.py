@@ -24,7 +24,7 @@ from .scan import LogScan, Say
 
 _TEXTS_AT_ONCE = 512
 _UNREADABLE = (CorruptLogError, LookupError, TypeError, ValueError, OverflowError)
-_WITH_IDS = frozenset({kinds.MOVE})
+_WITH_IDS = kinds.WHOLE
 
 
 def dump_events(directory: str | Path, name: str, out: IO[str], say: Say | None = None) -> int:

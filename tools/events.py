@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
+from nobroker.limits import shown
 from nobroker.state import kinds
 from nobroker.state.numbers import columns, each
 from nobroker.stores.reading import default_prefix
@@ -94,7 +95,7 @@ def events(record: Record, ids: OwnIds) -> Iterator[str]:
         yield dumps({**told, **_plain(record.type, head)}) + "\n"
         return
     own: list[str | None] | None = None
-    if record.type in (kinds.ENQUEUE, kinds.MOVE):
+    if record.type in (kinds.ENQUEUE, *kinds.WHOLE):
         own = head.get("i")
         if own:
             ids.learn(_seqs(record.type, head), own)
@@ -176,7 +177,9 @@ def _new_job(
     if tail is None:
         raise ValueError("it has no payloads")
     lines.texts("payload", tail)
-    for key, name in (("c", "limit_keys"), ("b", "batch"), ("y", "after")):
+    if "c" in head:
+        lines.same({"limits": shown(head["c"])})
+    for key, name in (("b", "batch"), ("y", "after")):
         if key in head:
             lines.same({name: head[key]})
 
@@ -292,6 +295,7 @@ def _nothing(lines: Lines, head: Head, rows: slice, tail: Texts | None) -> None:
 _DETAILS: dict[int, Callable[[Lines, Head, slice, Any], None]] = {
     kinds.ENQUEUE: _enqueue,
     kinds.MOVE: _move,
+    kinds.REPLACE: _move,
     kinds.LEASE: _lease,
     kinds.ACK: _ack,
     kinds.NACK: _nack,
@@ -310,6 +314,8 @@ def _plain(kind: int, head: Head) -> Head:
     """The content of a record that is not about single jobs."""
     if kind == kinds.PAUSE:
         return {"lane": head.get("l"), "paused": head.get("p")}
+    if kind == kinds.LANE_LIMIT:
+        return {"lane": head["l"], "limit": head["n"]}
     if kind == kinds.PURGE:
         return {"lane": head.get("l"), "next_seq": head.get("n")}
     if kind == kinds.RESERVE:

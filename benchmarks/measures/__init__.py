@@ -11,6 +11,7 @@ from benchmarks.measures import (
     files,
     idle,
     jobs,
+    keys,
     latency,
     limits,
     memory,
@@ -34,6 +35,7 @@ ROWS: dict[str, Callable[[Bench], Section]] = {
     "opening": opening.measure,
     "memory": memory.measure,
     "backlog": backlog.measure,
+    "keys": keys.measure,
     "compaction": compaction.measure,
     "files": files.measure,
 }

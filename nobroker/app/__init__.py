@@ -4,6 +4,8 @@ application.py  App: what people import; puts the parts together
 definition.py   one registered job; what `@app.job` gives
 base.py         jobs as classes; steps.py: long ones, that go on where they were interrupted
 options.py      what may be said of a job, where it is defined and where it is enqueued
+limiting.py     what it says of its limits, for each call; queue_limits.py: limits of whole queues
+alone.py        runs that are alone in their process
 signatures.py   arguments are checked where they are given
 envelope.py     a call as a payload: the only place that knows the layout
 serializers.py  arguments to what the queue stores, and back; people.py: for types that people bring
@@ -43,6 +45,7 @@ from nobroker.app.errors import (
     JobFailedError,
     JobInterrupted,
     JobTimeoutError,
+    LimitError,
     MissingExtraError,
     RecurringError,
     ResultTimeoutError,
@@ -74,6 +77,7 @@ __all__ = [
     "JobHandle",
     "JobInterrupted",
     "JobTimeoutError",
+    "LimitError",
     "MissingExtraError",
     "PreparedJob",
     "Progress",

@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from nobroker.errors import JobNotFoundError
 from nobroker.job import Job, JobState, NewJob
+from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue
 
 LANE: Final = "nobroker.watch"
@@ -44,6 +45,8 @@ CLOSED: Final = "closed"
 END: Final = "end"
 HELD: Final = "held"
 LOST: Final = "lost"
+
+_LIMITS: Final[dict[str, Any]] = {"limits": Limit, "rates": Rate}
 
 
 class Link(NamedTuple):
@@ -70,6 +73,20 @@ def made_id(kind: str) -> str:
 def record(kind: str, record_id: str, **content: Any) -> NewJob:
     """A record, to be enqueued."""
     return NewJob({"watch": kind, **content}, job_id=record_id, lane=LANE, delay=FAR_S)
+
+
+def written(new: NewJob) -> dict[str, Any]:
+    """A job that is to be enqueued one day, as it stands in a record until then."""
+    said = {name: getattr(new, name) for name in NewJob.__match_args__}
+    for name, kind in _LIMITS.items():
+        said[name] = [[getattr(one, field) for field in kind.__match_args__] for one in said[name] or ()]
+    return said
+
+
+def unwritten(said: dict[str, Any]) -> NewJob:
+    """The reverse of `written`."""
+    limits = {name: [kind(*fields) for fields in said[name]] for name, kind in _LIMITS.items()}
+    return NewJob(**{**said, **limits})
 
 
 def kind_of(job: Job) -> str | None:

@@ -162,7 +162,9 @@ class RunningBatch:
         for name in ("on_failure" if end["failed"] else "on_success", "on_finish"):
             said = self._said[name]
             if said is not None:
-                yield NewJob(**{**said, "payload": envelope.with_ended(said["payload"], end)})
+                new = records.unwritten(said)
+                new.payload = envelope.with_ended(new.payload, end)
+                yield new
 
 
 class EndedBatch:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
-from nobroker.state import codes
+from nobroker.state import codes, outcomes
 from nobroker.state.entries import Entry, Lease
+from nobroker.state.gates import Group, words_of
 from nobroker.state.machine import Head, State
 from nobroker.state.numbers import each, unpack_words
 from nobroker.state.runs import Run, delayed_run
@@ -26,18 +28,23 @@ def enqueue(state: State, head: Head, lsn: int) -> None:
     expires, wall = head.get("x", 0), head.get("w", False)
     avail: Any = head.get("a", head.get("e", time))
     last = first + number - 1
+    group = None
+    if "c" in head:
+        state.ready.now = time
+        group = state.ready.join(range(first, last + 1), lane, priority, words_of(head["c"]))
     if type(avail) is bytes:
         state.pages.add(first, last, codes.DELAYED, lane)
         state.ready.add_later(
-            delayed_run(lane, -priority, attempts, expires, first, unpack_words("q", avail), wall)
+            delayed_run(lane, -priority, attempts, expires, first, unpack_words("q", avail), wall, group)
         )
         avail = 0
     elif wall or avail > time:
         state.pages.add(first, last, codes.DELAYED, lane)
-        state.ready.add_later(Run(lane, -priority, attempts, expires, first, number, avail, wall))
+        run = Run(lane, -priority, attempts, expires, first, number, avail, wall, group=group)
+        state.ready.add_later(run)
     else:
         state.pages.add(first, last, codes.READY, lane)
-        state.ready.add_batch(lane, priority, attempts, expires, first, number, avail)
+        state.ready.add_batch(lane, priority, attempts, expires, first, number, avail, group)
     if expires:
         heapq.heappush(state.expiries, (expires, first, last, priority, attempts))
     ids = head.get("i")
@@ -75,7 +82,7 @@ def move(state: State, head: Head, lsn: int) -> None:
         if seq >= state.next_seq:
             state.next_seq = seq + 1
     if plain:
-        _add_moved(state, head, plain)
+        _add_moved(state, head, plain, _joined(state, head, (seq for _, seq in plain)))
         if ids:
             own = dict(zip(each(head["q"]), ids, strict=True))
             for _, seq in plain:
@@ -83,7 +90,24 @@ def move(state: State, head: Head, lsn: int) -> None:
                     state.pages.set_own_ids(seq, seq)
 
 
-def _add_moved(state: State, head: Head, plain: list[tuple[int, int]]) -> None:
+def replace(state: State, head: Head, lsn: int) -> None:
+    seq = head["q"][0]
+    if state.pages.code(seq) == codes.NONE:
+        move(state, head, lsn)
+        return
+    _moved_refs(state, seq, lsn)
+    outcomes.reschedule(state, head, lsn)
+
+
+def _joined(state: State, head: Head, seqs: Iterable[int]) -> Group | None:
+    """The group of moved jobs; None when they have no limits."""
+    if "c" not in head:
+        return None
+    words = words_of(head["C" if "C" in head else "c"])
+    return state.ready.join(seqs, head.get("l", ""), head.get("p", 0), words)
+
+
+def _add_moved(state: State, head: Head, plain: list[tuple[int, int]], group: Group | None) -> None:
     """Ordinary waiting jobs, as one run of those due and one of those not."""
     lane, priority, attempts = head.get("l", ""), head.get("p", 0), head.get("m", 5)
     wall = head.get("w", False)
@@ -107,6 +131,7 @@ def _add_moved(state: State, head: Head, plain: list[tuple[int, int]]) -> None:
             wall,
             array("I", [seq - base for _, seq in part]),
             array("q", [avail for avail, _ in part]),
+            group,
         )
         if later:
             state.ready.add_later(run)
@@ -144,6 +169,7 @@ def _settle_moved(state: State, seq: int, head: Head, override: Head, avail: int
         head.get("x", 0),
     )
     pages = state.pages
+    group = _joined(state, head, (seq,)) if kind in ("r", "l") else None
     if kind == "r":
         pages.add(seq, seq, codes.RETRY, lane)
         state.wait_again(seq, entry, head["t"])
@@ -164,8 +190,12 @@ def _settle_moved(state: State, seq: int, head: Head, override: Head, avail: int
             entry.avail,
         )
         state.hold(lease, seq, seq)
+        if group is not None:
+            state.ready.hold(seq, group)
         state.next_token = max(state.next_token, token + 1)
         return
+    if kind == "x" and "c" in head:
+        state.ready.bury(seq, lane, priority, words_of(head["C" if "C" in head else "c"]))
     pages.add(seq, seq, codes.DEAD if kind == "x" else codes.DONE, lane)
     if kind == "x" or entry.attempts != 1 or entry.flags or entry.error or entry.progress or entry.state:
         state.entries[seq] = entry

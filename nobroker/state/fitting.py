@@ -87,12 +87,49 @@ def _fields(head: Head, number: int) -> None:
     _number(head["t"]), _number(head.get("x", 0))
     if type(head.get("M", b"")) not in (bytes, type(None)):
         raise ValueError("metadata that are not packed")
+    for key in "cC":
+        if key in head:
+            _limits(head[key])
+
+
+def _limits(said: Any) -> None:
+    """What is said of limits."""
+    if type(said) is not dict:
+        raise ValueError("limits that are no map")
+    for key, fewest in (("k", 2), ("r", 3)):
+        for words in said.get(key, ()):
+            if not fewest <= len(words) <= fewest + 1 or type(words[0]) is not str:
+                raise ValueError(f"{words!r} where a key and its limit belong")
+            for number in words[1:]:
+                if not _number(number):
+                    raise ValueError("a limit that lets nothing through")
+    if "f" in said and (len(said["f"]) != 2 or type(said["f"][0]) is not str or not _number(said["f"][1])):
+        raise ValueError("a fair key or a weight that is none")
+    if said.get("x", True) is not True:
+        raise ValueError("jobs that run alone, or not")
+
+
+def _texts(*values: Any) -> None:
+    if any(type(value) is not str for value in values):
+        raise ValueError(f"{values!r:.100} where texts belong")
+
+
+def _lane_limit(head: Head, tail: int, lsn: int) -> None:
+    _texts(head["l"])
+    if head["n"] is not None and not _number(head["n"]):
+        raise ValueError("a limit that lets nothing through")
 
 
 def _moved(head: Head, tail: int, lsn: int) -> None:
     if _spans(head["q"], tail) != _number(head["n"]):
         raise ValueError("ranges that do not hold as many jobs as the record")
     _fields(head, head["n"])
+
+
+def _replaced(head: Head, tail: int, lsn: int) -> None:
+    _moved(head, tail, lsn)
+    if head["n"] != 1 or type(head["a"]) is not int:
+        raise ValueError("it replaces one job, and says when it is due")
 
 
 def _leased(head: Head, tail: int, lsn: int) -> None:
@@ -125,8 +162,20 @@ def _cancelled(head: Head, tail: int, lsn: int) -> None:
 
 def _retired(head: Head, tail: int, lsn: int) -> None:
     _spans(head.get("g", []), lsn)
+    base = head["B"]
     for key in "skSKt":
-        _number(head["B"][key])
+        _number(base[key])
+    for lane, limit in base.get("L", ()):
+        _lane_limit({"l": lane, "n": limit}, tail, lsn)
+    for lane, priority, *key, place in (*base.get("f", ()), *base.get("F", ())):
+        _texts(lane, *key)
+        _number(abs(priority)), _number(place)
+    for key, duration, times in base.get("w", ()):
+        _texts(key)
+        if len(times) % 2:
+            raise ValueError("leases of a rate that are no pairs")
+        for number in (duration, *times):
+            _number(number)
 
 
 def _purged(head: Head, tail: int, lsn: int) -> None:
@@ -141,12 +190,14 @@ def _reserved(head: Head, tail: int, lsn: int) -> None:
 _LOOKERS: dict[int, Callable[[Head, int, int], None]] = {
     kinds.ENQUEUE: _new,
     kinds.MOVE: _moved,
+    kinds.REPLACE: _replaced,
     kinds.LEASE: _leased,
     kinds.CANCEL: _cancelled,
     kinds.RESCHEDULE: _rescheduled,
     kinds.RETIRE: _retired,
     kinds.PURGE: _purged,
     kinds.RESERVE: _reserved,
+    kinds.LANE_LIMIT: _lane_limit,
     **dict.fromkeys(
         (
             kinds.ACK,

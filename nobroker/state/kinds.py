@@ -23,6 +23,11 @@ PURGE: Final = 29
 RESERVE: Final = 30
 ANCHOR: Final = 31
 RESCHEDULE: Final = 32
+LANE_LIMIT: Final = 33
+REPLACE: Final = 34
+
+WHOLE: Final = frozenset({MOVE, REPLACE})
+"""Records of jobs with all that they have been through."""
 
 NAMES: Final = {
     CLOSE: "close",
@@ -44,4 +49,6 @@ NAMES: Final = {
     RESERVE: "reserve",
     ANCHOR: "anchor",
     RESCHEDULE: "reschedule",
+    LANE_LIMIT: "lane-limit",
+    REPLACE: "replace",
 }

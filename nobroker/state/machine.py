@@ -62,11 +62,14 @@ class State:
 
     def next_event(self) -> int:
         """When time alone changes something next, in queue time: a lease ends, a delay or a waiting job's
-        time is over.
+        time is over, a rate has room again.
         """
         due, _ = self.ready.next_due()
+        opening = self.ready.next_opening()
         expiry = self.expiries[0][0] if self.expiries else NEVER
-        return min(self.next_deadline(), NEVER if due is None else due, expiry)
+        return min(
+            self.next_deadline(), NEVER if due is None else due, NEVER if opening is None else opening, expiry
+        )
 
     def overdue(self, now: int) -> list[tuple[int, Lease]]:
         """Jobs whose lease has ended by `now`, in the order of deadline and sequence number."""

@@ -4,6 +4,7 @@ Invariants
 - The byte of a sequence number is its state (`codes`); what the table does not hold is NONE.
 - `counts` per lane always equal the bytes: every change goes through `fill` or `put`, which keep both.
 - A page exists only while it holds a byte that is not NONE.
+- `watch`, when there is one, is told of every change but of new jobs, after it.
 
 Tokens and references of finished jobs stand in arrays beside the bytes, made only for pages that have such
 jobs.
@@ -12,7 +13,7 @@ jobs.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from nobroker.state.codes import COUNT, NONE
@@ -44,6 +45,8 @@ class Pages:
         self.lane_names: list[str] = [""]
         self.lane_numbers: dict[str, int] = {"": 0}
         self.counts: list[list[int]] = [[0] * COUNT]
+        self.watch: Callable[[int, int, int], None] | None = None
+        """Takes the first and the last sequence number, and their code."""
 
     # -- reading
 
@@ -224,6 +227,8 @@ class Pages:
             counts[code] += 1
         else:
             self._forget(seq >> SHIFT, page, at, at + 1)
+        if self.watch is not None:
+            self.watch(seq, seq, code)
         return old
 
     def turn(self, seq: int, old: int, new: int) -> bool:
@@ -237,6 +242,8 @@ class Pages:
         counts = self.counts[0]
         counts[old] -= 1
         counts[new] += 1
+        if self.watch is not None:
+            self.watch(seq, seq, new)
         return True
 
     def fill(self, first: int, last: int, code: int) -> None:
@@ -257,6 +264,8 @@ class Pages:
                     self.counts[0][code] += high - low
                 else:
                     self._forget(number, page, low, high)
+                if self.watch is not None:
+                    self.watch((number << SHIFT) + low, (number << SHIFT) + high - 1, code)
                 continue
             base = number << SHIFT
             for offset in range(low, high):

@@ -25,11 +25,17 @@ def pause(state: State, head: Head, lsn: int) -> None:
         state.paused.discard(head.get("l"))
 
 
+def limit_lane(state: State, head: Head, lsn: int) -> None:
+    state.ready.limit_lane(head["l"], head["n"])
+
+
 def purge(state: State, head: Head, lsn: int) -> None:
     lane = head.get("l")
     state.next_seq = max(state.next_seq, head["n"])
     if lane is None:
+        lasting = state.ready.lasting()
         state.clear()
+        state.ready.set_lasting(lasting)
         return
     number = state.pages.lane_numbers.get(lane)
     if number is None:
@@ -88,6 +94,7 @@ def retire(state: State, head: Head, lsn: int) -> None:
     state.reserved_token = max(state.reserved_token, base["K"])
     state.time = max(state.time, base["t"])
     state.paused = set(base["p"])
+    state.ready.set_lasting(base)
     if base.get("c"):
         _adopt_anchors(state, base["c"])
 

@@ -12,6 +12,8 @@ Invariants
   census; so nobody has to search rows.
 - No two rows say the same, so that none is taken twice.
 - Rows overlap freely: taking from a run stops where the next row's key begins.
+
+Jobs with limits stand in groups (see `parking`): a group is a row of its lane, by the key of its first job.
 """
 
 from __future__ import annotations
@@ -19,55 +21,50 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from itertools import repeat
-from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
 from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
-from nobroker.state.entries import Entries
-from nobroker.state.numbers import each, ranges_of
-from nobroker.state.pages import Pages
-from nobroker.state.runs import SMALL, Key, Run
-from nobroker.state.waiting import Row, Waiting
+from nobroker.state.gates import Group
+from nobroker.state.numbers import each
+from nobroker.state.runs import SMALL, Run
+from nobroker.state.taking import Piece, Taking
+
+__all__ = ["Piece", "ReadyIndex"]
 
 
-class Piece(NamedTuple):
-    """Jobs taken together: they share everything but, perhaps, their time."""
-
-    spans: list[int]
-    size: int
-    lane: str
-    priority: int
-    max_attempts: int
-    expires: int
-    avail: int | list[int]
-
-
-class ReadyIndex(Waiting):
-    """Waiting jobs of all lanes: putting in and taking out."""
-
-    def __init__(self, pages: Pages, entries: Entries) -> None:
-        super().__init__(pages, entries)
-        self._tails: dict[tuple[str, int, int], Run] = {}
-
-    # -- putting in
+class ReadyIndex(Taking):
+    """Waiting jobs of all lanes: putting in, and what time does."""
 
     def add_batch(
-        self, lane: str, priority: int, max_attempts: int, expires: int, seq: int, count: int, avail: int
+        self,
+        lane: str,
+        priority: int,
+        max_attempts: int,
+        expires: int,
+        seq: int,
+        count: int,
+        avail: int,
+        group: Group | None = None,
     ) -> None:
         """Jobs that are due, with adjacent sequence numbers and one time."""
         if count < SMALL and not expires:
-            tail = self._tails.get((lane, priority, max_attempts))
+            key = (group or lane, priority, max_attempts)
+            tail = self._tails.get(key)
             if tail is not None and tail.low < tail.high and tail.append(seq, count, avail):
                 return
-            run = Run(lane, -priority, max_attempts, 0, seq, count, 0, avails=array("q", [avail]) * count)
-            self._tails[lane, priority, max_attempts] = run
+            avails = array("q", [avail]) * count
+            run = Run(lane, -priority, max_attempts, 0, seq, count, 0, avails=avails, group=group)
+            self._tails[key] = run
         else:
-            run = Run(lane, -priority, max_attempts, expires, seq, count, avail)
+            run = Run(lane, -priority, max_attempts, expires, seq, count, avail, group=group)
         self.add_run(run)
 
     def add_run(self, run: Run) -> None:
-        self._lane(run.lane).add((*run.key(), run))
+        if run.group is None:
+            self._lane(run.lane, self.lanes).add((*run.key(), run))
+        else:
+            self.add_to_group(run.group, (*run.key(), run))
 
     def add_later(self, run: Run) -> None:
         queue = self.later_wall if run.wall else self.later
@@ -85,10 +82,15 @@ class ReadyIndex(Waiting):
             if due not in queue:
                 queue.add(due)
             return
-        rows = self._lane(entry.lane)
+        group = self.of.get(seq)
+        rows = self._lane(entry.lane, self.lanes) if group is None else group.rows
         row = (-entry.priority, entry.avail, seq, None)
-        if row not in rows:
+        if row in rows:
+            return
+        if group is None:
             rows.add(row)
+        else:
+            self.add_to_group(group, row)
 
     def drop_own(self, seq: int) -> None:
         """Take the row of a waiting job with an entry out: it gets another, perhaps over and over."""
@@ -96,14 +98,10 @@ class ReadyIndex(Waiting):
         if self._pages.code(seq) == RETRY_LATER:
             queue = self.later_wall if entry.wall else self.later
             queue.discard((entry.avail, seq, None))
-        else:
-            self._lane(entry.lane).discard((-entry.priority, entry.avail, seq, None))
-
-    def _lane(self, lane: str) -> SortedList[Row]:
-        rows = self.lanes.get(lane)
-        if rows is None:
-            rows = self.lanes[lane] = SortedList()
-        return rows
+            return
+        group = self.of.get(seq)
+        rows = self._lane(entry.lane, self.lanes) if group is None else group.rows
+        rows.discard((-entry.priority, entry.avail, seq, None))
 
     # -- time
 
@@ -115,11 +113,14 @@ class ReadyIndex(Waiting):
         )
 
     def promote(self, now: int, wall: int) -> None:
-        """Move what is due by now from the later lists to the lanes."""
+        """Move what is due by now from the later lists to the lanes, and let rates count up to now."""
+        self.now = now
         if self.later and self.later[0][0] <= now:
             self._promote(self.later, now)
         if self.later_wall and self.later_wall[0][0] <= wall:
             self._promote(self.later_wall, wall)
+        if self._timed:
+            self.open_rates()
 
     def _promote(self, queue: SortedList[tuple[int, int, Run | None]], now: int) -> None:
         while queue and queue[0][0] <= now:
@@ -153,64 +154,6 @@ class ReadyIndex(Waiting):
             if pages.code(seq) == DELAYED:
                 pages.put(seq, READY)
 
-    # -- taking out
-
-    def take(self, count: int, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> list[Piece]:
-        """Take up to `count` jobs off the front, in the order of delivery.
-
-        A job on its last try whose lease expired before is taken alone.
-        """
-        if count == 1 and lanes is None and not paused and len(self.lanes) == 1:
-            first = self._take_first()
-            if first is not None:
-                return [first]
-        pieces: list[Piece] = []
-        while count > 0:
-            rows, limit = self._front(lanes, paused)
-            if rows is None:
-                break
-            _, _, seq, run = rows[0]
-            if run is None:
-                alone = self._entries[seq].last_chance
-                if alone and pieces:
-                    break
-                rows.pop(0)
-                pieces.append(self._own_piece(seq))
-                count -= 1
-                if alone:
-                    break
-                continue
-            piece = self._take_run(run, count, limit)
-            pieces.append(piece)
-            count -= piece.size
-            if run.low >= run.high:
-                self._drop_first(rows)
-        return pieces
-
-    def _take_first(self) -> Piece | None:
-        """Take the front of the only lane where that is a job of a run without gaps, and it is sure to be
-        next: the commonest lease. None says to look properly.
-        """
-        (rows,) = self.lanes.values()
-        if not rows:
-            return None
-        run = rows[0][3]
-        if run is None or run.seqs is not None:
-            return None
-        low, avails = run.low, run.avails
-        seq = run.base + low
-        avail = run.avail if avails is None or low >= run.high else avails[low]
-        if (
-            low >= run.high
-            or self._pages.code(seq) != READY
-            or (len(rows) > 1 and rows[1][:3] <= (run.nprio, avail, seq))
-        ):
-            return None
-        run.low = low + 1
-        if run.low == run.high:
-            self._drop_first(rows)
-        return Piece([seq, seq], 1, run.lane, -run.nprio, run.max_attempts, run.expires, avail)
-
     def put_back(self, pieces: Iterable[Piece]) -> None:
         """Undo a `take` that came to nothing."""
         for piece in pieces:
@@ -228,119 +171,4 @@ class ReadyIndex(Waiting):
                         1,
                         next(avails),
                     )
-                    self.add_run(Run(*own))
-
-    def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> bool:
-        return self._front(lanes, paused)[0] is not None
-
-    def _front(
-        self, lanes: Iterable[str] | None, paused: frozenset[str | None]
-    ) -> tuple[SortedList[Row] | None, Key | None]:
-        """The lane whose first job is next, and the key at which another row's turn begins."""
-        empty: list[str] = []
-        best: SortedList[Row] | None = None
-        best_key: Key | None = None
-        rival: Key | None = None
-        for lane in self.lanes if lanes is None else lanes:
-            rows = self.lanes.get(lane)
-            if rows is None or lane in paused:
-                continue
-            key = self._settle(rows)
-            if key is None:
-                empty.append(lane)
-                continue
-            if best_key is None or key < best_key:
-                if best_key is not None and (rival is None or best_key < rival):
-                    rival = best_key
-                best, best_key = rows, key
-            elif rival is None or key < rival:
-                rival = key
-        for lane in empty:
-            del self.lanes[lane]
-        if best is not None and len(best) > 1:
-            second = best[1][:3]
-            if rival is None or second < rival:
-                rival = second
-        return best, rival
-
-    def _settle(self, rows: SortedList[Row]) -> Key | None:
-        """Make the first row one that is true: still waiting, and before the second one."""
-        while rows:
-            row: Row = rows[0]
-            nprio, avail, seq, run = row
-            if run is None:
-                entry = self._entries.get(seq)
-                if entry is not None and entry.avail == avail and self._pages.code(seq) == RETRY:
-                    return (nprio, avail, seq)
-                rows.pop(0)
-                continue
-            self._skip(run)
-            if run.low >= run.high:
-                self._drop_first(rows)
-                continue
-            key = run.key()
-            if len(rows) == 1 or key < rows[1][:3]:
-                return key
-            rows.pop(0)
-            rows.add((*key, run))
-        return None
-
-    def _drop_first(self, rows: SortedList[Row]) -> None:
-        """Let go of a run that is used up, its arrays included."""
-        run = rows.pop(0)[3]
-        key = (run.lane, -run.nprio, run.max_attempts)
-        if self._tails.get(key) is run:
-            del self._tails[key]
-
-    def _skip(self, run: Run) -> None:
-        """Move a run's front past jobs that no longer wait."""
-        pages = self._pages
-        if run.seqs is None:
-            found = (
-                pages.next_with(run.base + run.low, run.base + run.high - 1, READY)
-                if run.low < run.high
-                else -1
-            )
-            run.low = run.high if found < 0 else found - run.base
-            return
-        while run.low < run.high and pages.code(run.seq_at(run.low)) != READY:
-            run.low += 1
-
-    def _take_run(self, run: Run, count: int, limit: Key | None) -> Piece:
-        end = min(run.index_before(limit), run.high)
-        taken: list[int] = []
-        avails: list[int] = []
-        spans: list[int] = []
-        pages = self._pages
-        if run.seqs is None:
-            first = run.base + run.low
-            length = pages.span_with(first, min(run.base + end, first + count) - 1, READY)
-            spans = [first, first + length - 1]
-            size = length
-            if run.avails is not None:
-                avails = list(run.avails[run.low : run.low + length])
-            run.low += length
-        else:
-            index = run.low
-            while index < end and len(taken) < count:
-                seq = run.seq_at(index)
-                if pages.code(seq) == READY:
-                    taken.append(seq)
-                    avails.append(run.avail_at(index))
-                index += 1
-            run.low = index
-            size = len(taken)
-            spans = ranges_of(taken)
-        avail: int | list[int] = run.avail
-        if avails:
-            avail = avails[0] if avails[0] == avails[-1] else avails
-        return Piece(spans, size, run.lane, -run.nprio, run.max_attempts, run.expires, avail)
-
-    def _own_piece(self, seq: int) -> Piece:
-        entry = self._entries[seq]
-        return Piece([seq, seq], 1, entry.lane, entry.priority, entry.max_attempts, 0, entry.avail)
-
-    def trim(self) -> None:
-        """Let go of rows that no longer wait: for processes that only produce and never take."""
-        for lane in [lane for lane, rows in self.lanes.items() if self._settle(rows) is None]:
-            del self.lanes[lane]
+                    self.add_run(Run(*own, group=self.of.get(seq)))

@@ -5,7 +5,8 @@ Invariants
   from.
 - A record about a job that is not known changes nothing: the job's segment has been retired, and what must
   be kept of it comes later in the log as a MOVE with its complete state.
-- A MOVE of a known job changes no answer, only where its values are found.
+- A MOVE of a known job changes no answer, only where its values are found. A REPLACE gives it another
+  payload and time besides.
 """
 
 from __future__ import annotations
@@ -53,5 +54,7 @@ _HANDLERS: dict[int, Callable[[State, Head, int], None]] = {
     kinds.PURGE: queuewide.purge,
     kinds.RESERVE: queuewide.reserve,
     kinds.ANCHOR: queuewide.anchor,
+    kinds.REPLACE: arrivals.replace,
+    kinds.LANE_LIMIT: queuewide.limit_lane,
     kinds.RETIRE: queuewide.retire,
 }

@@ -11,7 +11,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from nobroker.state.gates import Group
 
 Key = tuple[int, int, int]
 """Delivery order: (-priority, available-at in queue time, sequence number)."""
@@ -32,6 +35,7 @@ class Run:
         "avails",
         "base",
         "expires",
+        "group",
         "high",
         "lane",
         "low",
@@ -53,6 +57,7 @@ class Run:
         wall: bool = False,
         seqs: array[int] | None = None,
         avails: array[int] | None = None,
+        group: Group | None = None,
     ) -> None:
         self.lane = lane
         self.nprio = nprio
@@ -65,6 +70,7 @@ class Run:
         self.wall = wall
         self.seqs = seqs
         self.avails = avails
+        self.group = group
 
     # Rows are tuples that end in a run or None; where all before is equal, a job of its own comes first.
     def __lt__(self, other: object) -> bool:
@@ -143,6 +149,7 @@ class Run:
             self.wall,
             self.seqs,
             self.avails,
+            self.group,
         )
         front.low = self.low
         self.low = index
@@ -150,7 +157,14 @@ class Run:
 
 
 def delayed_run(
-    lane: str, nprio: int, max_attempts: int, expires: int, first: int, avails: array[int], wall: bool
+    lane: str,
+    nprio: int,
+    max_attempts: int,
+    expires: int,
+    first: int,
+    avails: array[int],
+    wall: bool,
+    group: Group | None = None,
 ) -> Run:
     """A run of jobs that each have their own time."""
     times = avails.tolist()
@@ -159,4 +173,4 @@ def delayed_run(
         seqs = None
     else:
         seqs, avails = array("I", order), array("q", [times[index] for index in order])
-    return Run(lane, nprio, max_attempts, expires, first, len(times), 0, wall, seqs, avails)
+    return Run(lane, nprio, max_attempts, expires, first, len(times), 0, wall, seqs, avails, group)

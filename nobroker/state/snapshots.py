@@ -13,12 +13,14 @@ from typing import Any, Final
 
 from nobroker.state import codes
 from nobroker.state.entries import Entry, Lease
+from nobroker.state.gates import Group, said_of, words_of
 from nobroker.state.machine import State
-from nobroker.state.numbers import pack_words, ranges_of, unpack_words
+from nobroker.state.numbers import each, pack_words, ranges_of, unpack_words
 from nobroker.state.pages import SIZE, Page
+from nobroker.state.ready import ReadyIndex
 from nobroker.state.runs import Run
 
-VERSION: Final = 3
+VERSION: Final = 4
 _CHUNK: Final = 1000
 
 
@@ -48,10 +50,15 @@ def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
         "l": list(state.pages.lane_names),
         "c": [list(counts) for counts in state.pages.counts],
         "x": list(state.expiries),
+        **state.ready.lasting(),
     }
     entries, leased, ids = dict(state.entries), dict(state.leased), state.ids.capture()
+    limits = _Limits(state.ready)
     ready = [
-        (row[3], row[3].low, row[3].high) for rows in state.ready.lanes.values() for row in rows if row[3]
+        (row[3], row[3].low, row[3].high)
+        for rows in (*state.ready.lanes.values(), *(group.rows for group in limits.groups))
+        for row in rows
+        if isinstance(row[3], Run)
     ]
     later = [
         (run, run.low, run.high)
@@ -59,7 +66,27 @@ def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
         for _, _, run in queue
         if run
     ]
-    return _objects(head, pages, entries, leased, ids, ready, later)
+    return _objects(head, pages, entries, leased, ids, ready, later, limits)
+
+
+class _Limits:
+    """A copy of who belongs to which group."""
+
+    def __init__(self, ready: ReadyIndex) -> None:
+        self.groups = [group for group in ready.groups.values() if group.members]
+        self.numbers = {group: number for number, group in enumerate(self.groups)}
+        self._words = [said_of(ready.words_of(group)) for group in self.groups]
+        self._of, self._dead = dict(ready.of), dict(ready.dead)
+
+    def objects(self) -> Iterator[list[Any]]:
+        members: list[list[int]] = [[] for _ in self.groups]
+        for seq, group in self._of.items():
+            members[self.numbers[group]].append(seq)
+        for group, said, seqs in zip(self.groups, self._words, members, strict=True):
+            seqs.sort()
+            yield ["g", group.identity.lane, group.identity.priority, said, ranges_of(seqs)]
+        for seq, (lane, priority, words) in self._dead.items():
+            yield ["x", lane, priority, said_of(words), [seq, seq]]
 
 
 def _objects(
@@ -70,6 +97,7 @@ def _objects(
     ids: Iterator[tuple[list[int], list[int]]],
     ready: list[tuple[Run, int, int]],
     later: list[tuple[Run, int, int]],
+    limits: _Limits,
 ) -> Iterator[list[Any] | dict[str, Any]]:
     yield head
     for number, codes_of, tokens, refs, lanes, own in pages:
@@ -94,9 +122,12 @@ def _objects(
         attributes = [lease.lane, lease.priority, lease.max_attempts, lease.expires]
         place = lease.avail if places is None else places
         yield ["l", ranges_of(seqs), lease.delta, lease.deadline, *attributes, place]
+    yield from limits.objects()
     for mark, runs in (("r", ready), ("d", later)):
         for run, low, high in runs:
-            yield _run_object(mark, run, low, high)
+            number = None if run.group is None else limits.numbers.get(run.group, -1)
+            if number != -1:  # else none of its jobs waits any more
+                yield [*_run_object(mark, run, low, high), number]
     for digests, numbers in ids:
         yield ["i", digests, numbers]
 
@@ -140,9 +171,12 @@ def restore(objects: Iterable[Any]) -> State | None:
     for lane in head["l"]:
         state.pages.lane_number(lane)
     state.pages.counts = [list(counts) for counts in head["c"]]
+    state.ready.now = state.time
+    state.ready.set_lasting(head)
     state.expiries = [tuple(entry) for entry in head["x"]]
+    groups: list[Group] = []
     for item in source:
-        _restore_item(state, item)
+        _restore_item(state, groups, item)
     for seq in state.entries:
         code = state.pages.code(seq)
         if code in (codes.RETRY, codes.RETRY_LATER):
@@ -150,7 +184,7 @@ def restore(objects: Iterable[Any]) -> State | None:
     return state
 
 
-def _restore_item(state: State, item: list[Any]) -> None:
+def _restore_item(state: State, groups: list[Group], item: list[Any]) -> None:
     mark = item[0]
     if mark == "p":
         page = state.pages.table[item[1]] = _page(*item[2:])
@@ -162,7 +196,10 @@ def _restore_item(state: State, item: list[Any]) -> None:
     elif mark == "l":
         _restore_lease(state, *item[1:])
     elif mark in ("r", "d"):
-        _restore_run(state, mark == "d", *item[1:])
+        group = None if item[-1] is None else groups[item[-1]]
+        _restore_run(state, mark == "d", group, *item[1:-1])
+    elif mark in ("g", "x"):
+        _restore_group(state, groups, *item)
     elif mark == "i":
         state.ids.restore(item[1], item[2])
     else:
@@ -196,11 +233,9 @@ def _restore_lease(
     expires: int,
     avail: Any,
 ) -> None:
-    known = SIZE * len(state.pages.table)
-    sizes = [last - first + 1 for first, last in zip(spans[::2], spans[1::2], strict=True)]
-    if sum(sizes) > known or min(sizes) < 1:
-        raise ValueError("a lease of more jobs than are known")
-    seqs = [seq for at in range(0, len(spans), 2) for seq in range(spans[at], spans[at + 1] + 1)]
+    seqs = _known(state, spans)
+    if not seqs:
+        raise ValueError("a lease of no job")
     places = dict(zip(seqs, avail, strict=True)) if type(avail) is list else None
     lease = Lease(
         spans, len(seqs), delta, deadline, lane, priority, attempts, expires, 0 if places else avail, places
@@ -209,9 +244,33 @@ def _restore_lease(
     state.leased.update(dict.fromkeys(seqs, lease))
 
 
-def _restore_run(state: State, later: bool, *fields: Any) -> None:
+def _known(state: State, spans: list[int]) -> list[int]:
+    """The numbers of flat ranges, when so many jobs are known."""
+    sizes = [last - first + 1 for first, last in zip(spans[::2], spans[1::2], strict=True)]
+    if sum(sizes) > SIZE * len(state.pages.table) or min(sizes, default=1) < 1:
+        raise ValueError("more jobs than are known")
+    return list(each(spans))
+
+
+def _restore_group(
+    state: State, groups: list[Group], mark: str, lane: str, priority: int, said: Any, spans: list[int]
+) -> None:
+    seqs, words = _known(state, spans), words_of(said)
+    if mark == "x":
+        for seq in seqs:
+            state.ready.bury(seq, lane, priority, words)
+        return
+    group = state.ready.join(seqs, lane, priority, words)
+    groups.append(group)
+    for seq in seqs:
+        if seq in state.leased:
+            state.ready.hold(seq, group)
+
+
+def _restore_run(state: State, later: bool, group: Group | None, *fields: Any) -> None:
     lane, nprio, attempts, expires, base, size, avail, wall, seqs, avails = fields
-    run = Run(lane, nprio, attempts, expires, base, size, avail, wall, _array("I", seqs), _array("q", avails))
+    own_seqs, own_avails = _array("I", seqs), _array("q", avails)
+    run = Run(lane, nprio, attempts, expires, base, size, avail, wall, own_seqs, own_avails, group)
     words = [size if words is None else len(words) for words in (run.seqs, run.avails)]
     if words != [size, size] or not 0 <= size <= SIZE * len(state.pages.table) or base < 0:
         raise ValueError("a run of another length than it says")

@@ -9,10 +9,15 @@ from sortedcontainers import SortedList
 
 from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
 from nobroker.state.entries import Entries
+from nobroker.state.gates import Gate, Group, Identity, Rate
 from nobroker.state.pages import Pages
 from nobroker.state.runs import Key, Run
+from nobroker.state.shares import Fair, Round
 
-Row = tuple[int, int, int, Run | None]
+Row = tuple[int, int, int, Run | Group | Fair | None]
+"""The key of its first job, and a run, a group of jobs with limits, a round of such groups, or None for a job
+of its own.
+"""
 
 
 class Waiting:
@@ -22,15 +27,31 @@ class Waiting:
         self._pages = pages
         self._entries = entries
         self.lanes: dict[str, SortedList[Row]] = {}
+        self.groups: dict[Identity, Group] = {}
+        self.gates: dict[str, Gate] = {}
+        self.rates: dict[str, Rate] = {}
+        self.fairs: dict[Round, Fair] = {}
+        self.alone: dict[str, SortedList[Row]] = {}
+        """Groups of jobs that run alone, by lane: they stand here, and not among the others."""
         self.later: SortedList[tuple[int, int, Run | None]] = SortedList()
         self.later_wall: SortedList[tuple[int, int, Run | None]] = SortedList()
 
+    def _lane(self, lane: str, lanes: dict[str, SortedList[Row]]) -> SortedList[Row]:
+        rows = lanes.get(lane)
+        if rows is None:
+            rows = lanes[lane] = SortedList()
+        return rows
+
     def in_order(self, lanes: Iterable[str] | None = None, more: Iterable[Key] = ()) -> Iterator[int]:
-        """All waiting jobs in the order they would be delivered; those not due yet last, by their time.
+        """All waiting jobs in the order they would be delivered if no limit held them back; those not due yet
+        last, by their time.
 
         `more` are the sorted keys of jobs that count as due, too.
         """
         rows = [row for lane, rows in self.lanes.items() if lanes is None or lane in lanes for row in rows]
+        for identity, group in self.groups.items():
+            if lanes is None or identity.lane in lanes:
+                rows += group.rows
         seen: set[int] = set()
         added = {key[2]: key for key in more}
         for key in heapq.merge(more, *(_row_keys(row) for row in rows)):
@@ -66,9 +87,7 @@ class Waiting:
     def oldest(self, lanes: Iterable[str] | None, without: frozenset[int]) -> int | None:
         """When the longest waiting of the due jobs became available, some left out."""
         found: int | None = None
-        for lane, rows in self.lanes.items():
-            if lanes is not None and lane not in lanes:
-                continue
+        for rows in self._places(lanes):
             at = 0
             while at < len(rows):
                 group_end = rows.bisect_left((rows[at][0] + 1, -(2**63), 0))
@@ -84,11 +103,31 @@ class Waiting:
         for row in rows:
             if found is not None and row[1] >= found:
                 break
+            if isinstance(row[3], Group):
+                avail_in_group = self._oldest_of(row[3].rows, without)
+                if avail_in_group is not None:
+                    found = avail_in_group if found is None else min(found, avail_in_group)
+                continue
             for _, avail, seq in _row_keys(row):
                 if self._stands(row, avail, seq) and seq not in without:
                     found = avail if found is None else min(found, avail)
                     break
         return found
+
+    def _places(self, lanes: Iterable[str] | None) -> Iterator[SortedList[Row]]:
+        """Where the rows of lanes stand: in the index, or parked."""
+        for by_lane in (self.lanes, self.alone):
+            for lane, rows in by_lane.items():
+                if lanes is None or lane in lanes:
+                    yield rows
+        for gate in (*self.gates.values(), *self.rates.values()):
+            for (lane, _), rows in gate.parked.items():
+                if lanes is None or lane in lanes:
+                    yield rows
+        for (lane, _), fair in self.fairs.items():
+            if lanes is None or lane in lanes:
+                for share in fair.shares.values():
+                    yield share.rows
 
     def _stands(self, row: Row, avail: int, seq: int) -> bool:
         """Whether a row still speaks of where a job stands."""
@@ -99,7 +138,10 @@ class Waiting:
 
 
 def _row_keys(row: Row) -> Iterator[Key]:
-    return iter([row[:3]]) if row[3] is None else row[3].keys()
+    run = row[3]
+    if run is None:
+        return iter([row[:3]])
+    return run.keys() if isinstance(run, Run) else iter(())
 
 
 def _later_keys(

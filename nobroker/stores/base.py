@@ -29,6 +29,7 @@ class NewJobs:
         expires_us: after now; 0 for never.
         metadata: packed; None for none.
         ids: the callers' own ids, one per job, None for one of the store's; None for all of the store's.
+        limits: as records say them, with the numbers of docs/format.md; None for none.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class NewJobs:
         "expires_us",
         "ids",
         "lane",
+        "limits",
         "max_attempts",
         "metadata",
         "priority",
@@ -57,6 +59,7 @@ class NewJobs:
         self.expires_us = 0
         self.metadata: bytes | None = None
         self.ids: Sequence[str | None] | None = None
+        self.limits: dict[str, Any] | None = None
 
 
 class Alike(NamedTuple):
@@ -94,8 +97,15 @@ class Store(Protocol):
     def enqueue_one(self, new: NewJobs) -> Job:
         """As `enqueue`, for one job without an id of the caller's: the commonest call."""
 
+    def debounce(self, new: NewJobs, longest_us: int | None) -> Job:
+        """One job with an id of the caller's: as long as it waits, a newer one takes its place, due after its
+        own delay, but not later than so long after the first.
+        """
+
     def enqueue_all(self, groups: Sequence[NewJobs], all_new: bool) -> list[Job]:
-        """Jobs of several kinds, in order: all or none. With `all_new`, no id may be known or repeated."""
+        """Jobs of several kinds, in order: all or none. With `all_new`, no id may be known or repeated, and
+        no limit may keep one out.
+        """
 
     def lease(
         self,
@@ -153,6 +163,10 @@ class Store(Protocol):
     def reschedule(self, job_id: str, delay_us: int, run_at_us: int | None) -> Job: ...
 
     def pause(self, lane: str | None, paused: bool) -> None: ...
+
+    def lane_limit(self, lane: str, limit: int | None) -> None: ...
+
+    def lane_limits(self) -> dict[str, int]: ...
 
     def is_paused(self) -> bool: ...
 

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Final, cast
 
 from nobroker.job import Job, JobState
+from nobroker.limits import from_shown
 from nobroker.state import kinds
 from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words
@@ -17,7 +18,16 @@ from nobroker.stores.lookup import Lookup
 from nobroker.stores.newjobs import JobBatch, common_head, new_job
 from nobroker.stores.session import Part, Session
 from nobroker.stores.tip import TipEnqueuer
-from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list, pack_value, split_array, unpack
+from nobroker.values import (
+    BATCH_BYTES,
+    BATCH_JOBS,
+    join_array,
+    pack_list,
+    pack_plain,
+    pack_value,
+    split_array,
+    unpack,
+)
 
 _RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
 
@@ -183,6 +193,8 @@ def sort_out(lookup: Lookup, ids: list[str]) -> tuple[dict[str, int], dict[str, 
 def size_of(new: NewJobs, batches: list[tuple[int, bytes]], ids: Iterable[str]) -> int:
     """Bytes that jobs take in the log, at most."""
     common = _RECORD_BYTES + _text_size(new.lane) + len(new.metadata or b"")
+    if new.limits is not None:
+        common += len(pack_plain(new.limits))
     size = sum(len(packed) + common for _, packed in batches) + sum(map(_text_size, ids))
     return size if new.delays_us is None else size + 8 * len(new.delays_us)
 
@@ -193,7 +205,8 @@ def _restored_size(item: tuple[Job, bytes, Head]) -> int:
     values = sum(len(value) for value in override.values() if isinstance(value, bytes))
     texts = sum(map(_text_size, (job.id, job.lane, override.get("E", ""))))
     metadata = 0 if job.metadata is None else len(pack_value(job.metadata, "metadata"))
-    return _RECORD_BYTES + len(payload) + values + texts + metadata
+    limits = 0 if job.limits is None else len(pack_plain(from_shown(job.limits)))
+    return _RECORD_BYTES + len(payload) + values + texts + metadata + limits
 
 
 def _text_size(text: str) -> int:
@@ -233,11 +246,12 @@ def chosen_of(batches: list[tuple[int, bytes]], indexes: list[int]) -> list[tupl
 
 
 def _alike(one: Job, other: Job) -> bool:
-    return (one.lane, one.priority, one.max_attempts, one.expires_at) == (
+    return (one.lane, one.priority, one.max_attempts, one.expires_at, one.limits) == (
         other.lane,
         other.priority,
         other.max_attempts,
         other.expires_at,
+        other.limits,
     ) and pack_value(one.metadata) == pack_value(other.metadata)
 
 
@@ -280,6 +294,8 @@ def _restored(group: list[tuple[Job, bytes, Head]], seq: int, now: int, keep_unt
         head["x"] = round(first.expires_at * 1e6)
     if first.metadata is not None:
         head["M"] = pack_value(first.metadata, "metadata")
+    if first.limits is not None:
+        head["c"] = from_shown(first.limits)
     overrides = {}
     for index, (job, _, override) in enumerate(group):
         if override:

@@ -22,8 +22,8 @@ from nobroker_mmap.log import Log
 from nobroker_mmap.offsets import Piece
 from nobroker_mmap.record import Record
 
-INDEXED: Final = frozenset({kinds.ENQUEUE, kinds.MOVE})
-MOVED: Final = frozenset({kinds.MOVE})
+INDEXED: Final = frozenset({kinds.ENQUEUE, *kinds.WHOLE})
+MOVED: Final = kinds.WHOLE
 _TRIM_AFTER: Final = 1000
 """Records of others."""
 

@@ -143,7 +143,7 @@ class Leaser:
             self._remember_nothing(now, lanes)
             return None
         wall = session.clock.wall_us()
-        if state.ready.later or state.ready.later_wall:
+        if state.ready.later or state.ready.later_wall or state.ready.rates:
             state.ready.promote(now, wall)
         paused = frozenset(state.paused) if state.paused else _NO_LANES
         session.unsettle()

@@ -9,12 +9,14 @@ from typing import Any
 from nobroker.clock import Clock
 from nobroker.errors import NobrokerError, NotLeasedError
 from nobroker.job import Job, JobState
+from nobroker.limits import discards
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
 from nobroker.state.machine import Head
 from nobroker.state.numbers import pack_words, ranges_of
 from nobroker.state.owned import id_digests
 from nobroker.stores.base import Alike, JobRef, NewJobs
+from nobroker.stores.debouncing import Debouncer
 from nobroker.stores.enqueueing import Enqueuer
 from nobroker.stores.following import INDEXED, MOVED, Options
 from nobroker.stores.leasing import Leaser
@@ -41,6 +43,7 @@ class LogStore:
         self._lookup = Lookup(session)
         self._enqueuer = Enqueuer(session, self._lookup)
         self._mixed = MixedEnqueuer(session, self._lookup)
+        self._debouncer = Debouncer(session, self._lookup, self._mixed)
         self._leaser = Leaser(session)
         self._settler = Settler(session, self._lookup, self._leaser)
         self._looker = Looker(session, self._lookup)
@@ -69,12 +72,20 @@ class LogStore:
     # -- work
 
     def enqueue(self, new: NewJobs) -> Sequence[Job]:
-        jobs = self._enqueuer.enqueue(new)
+        jobs = self._mixed.enqueue((new,), False) if discards(new.limits) else self._enqueuer.enqueue(new)
         self._upkeep()
         return jobs
 
     def enqueue_one(self, new: NewJobs) -> Job:
-        job = self._enqueuer.enqueue_one(new)
+        if new.limits is not None and discards(new.limits):
+            job = self._mixed.enqueue((new,), False)[0]
+        else:
+            job = self._enqueuer.enqueue_one(new)
+        self._upkeep()
+        return job
+
+    def debounce(self, new: NewJobs, longest_us: int | None) -> Job:
+        job = self._debouncer.enqueue(new, longest_us)
         self._upkeep()
         return job
 
@@ -215,6 +226,18 @@ class LogStore:
                 session.log.notify()
         session.log.wait_durable(end)
 
+    def lane_limit(self, lane: str, limit: int | None) -> None:
+        session = self._session
+        with session.transaction() as now:
+            end = session.log.position
+            if session.state.ready.lane_limits.get(lane) != limit:
+                end = session.append([(kinds.LANE_LIMIT, {"t": now, "l": lane, "n": limit}, b"")])
+                session.log.notify()
+        session.log.wait_durable(end)
+
+    def lane_limits(self) -> dict[str, int]:
+        return self._looker.lane_limits()
+
     def purge(self, lane: str | None) -> int:
         session = self._session
         with session.transaction() as now:
@@ -227,6 +250,7 @@ class LogStore:
                     mine = [seq for code in range(1, codes.COUNT) for seq in state.pages.having(code)]
                     head["h"] = self._digests(seq for seq in mine if state.pages.lane(seq) == lane)
                 end = session.append([(kinds.PURGE, head, b"")])
+                session.notify_freed()
         session.log.wait_durable(end)
         return total
 

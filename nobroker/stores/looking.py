@@ -101,6 +101,11 @@ class Looker:
             self._session.follow()
             return None in self._session.state.paused
 
+    def lane_limits(self) -> dict[str, int]:
+        with self._session.reading():
+            self._session.follow()
+            return dict(self._session.state.ready.lane_limits)
+
     def jobs(self, wanted: JobState | None, lane: str | None) -> Iterator[Job]:
         """Jobs by sequence number; waiting ones in the order they would be delivered."""
         session = self._session

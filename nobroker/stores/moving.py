@@ -14,22 +14,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from nobroker.errors import CompactionError, StorageError
 from nobroker.reports import CompactionResult
 from nobroker.state import codes, kinds
-from nobroker.state.entries import Entry
-from nobroker.state.machine import Head, State
-from nobroker.state.numbers import column, pack_words, ranges_of
+from nobroker.state.machine import Head
+from nobroker.state.numbers import pack_words
 from nobroker.state.owned import id_digest
 from nobroker.state.pages import SIZE
 from nobroker.state.replay import apply
 from nobroker.stores.decoded import Decoded
 from nobroker.stores.session import Part, Session
-from nobroker.values import BATCH_BYTES, BATCH_JOBS, join_array, pack_list
+from nobroker.stores.whole import Bundle, whole_job
+from nobroker.values import BATCH_BYTES
 from nobroker_mmap.log import Log
-from nobroker_mmap.offsets import Piece
 
 _STEP_JOBS: Final = 512
 _BREATH_S: Final = 0.002
@@ -155,7 +154,7 @@ class Mover:
 
     def _gather(self, work: Pass, now: int) -> list[Part]:
         """Go on through the segment's keys until there is enough to move, or enough was looked at."""
-        bundle = _Bundle(now)
+        bundle = Bundle(now)
         looked = 0
         while looked < _STEP_LOOKS and bundle.jobs < _STEP_JOBS and bundle.size < BATCH_BYTES:
             span = work.rest
@@ -195,7 +194,7 @@ class Mover:
         work.forgotten += (first, last)
         return True
 
-    def _sort_out(self, work: Pass, bundle: _Bundle, first: int, last: int, now: int) -> None:
+    def _sort_out(self, work: Pass, bundle: Bundle, first: int, last: int, now: int) -> None:
         session = self._session
         state = session.state
         pieces = session.log.find(first, last)
@@ -215,72 +214,13 @@ class Mover:
                         work.digests[seq] = id_digest(decoded.head["i"][piece.index + seq - piece.first])
                 else:
                     decoded = decoded or session.reader.of(piece)
-                    bundle.add(self._moved(state, seq, decoded, piece, now))
+                    bundle.add(whole_job(session, seq, decoded, piece))
 
     def _may_go(self, seq: int, code: int, now: int) -> bool:
         if code != codes.DONE:
             return False
         ref = self._session.state.pages.ref(seq)
         return not ref or self._session.reader.keep_until(ref, seq) <= now
-
-    def _moved(self, state: State, seq: int, decoded: Decoded, piece: Piece, now: int) -> _Moved:
-        """A job's complete absolute state."""
-        index = piece.index + seq - piece.first
-        head = decoded.head
-        ids = head.get("i")
-        enqueued = column(head.get("e") or head["t"], index)
-        shared = {key: head[key] for key in head if key in "pmlxwMcby" or len(key) > 1}
-        avail = column(head.get("a") or enqueued, index)
-        override = self._override(state, seq, avail, head.get("w", False))
-        own = ids[index] if ids else None
-        return _Moved(seq, shared, enqueued, avail, own, override, decoded.element(index))
-
-    def _override(self, state: State, seq: int, avail: int, wall: bool) -> Head:
-        code = state.pages.code(seq)
-        entry = state.entries.get(seq)
-        override: Head = {}
-        if code == codes.LEASED:
-            lease = state.leased[seq]
-            override = {
-                "s": "l",
-                "n": state.attempts(seq),
-                "k": seq + lease.delta,
-                "d": lease.deadline,
-                "a": lease.place(seq),
-            }
-        elif code == codes.DONE:
-            override = {"s": "d", "n": state.attempts(seq), "k": state.pages.token(seq)}
-        elif code == codes.DEAD:
-            override = {"s": "x"}
-        elif entry is not None:
-            override = {"s": "r"}
-        if entry is not None:
-            if entry.wall != wall:
-                override["w"] = entry.wall
-            self._add_entry(override, entry, seq, avail)
-        ref = state.pages.ref(seq)
-        if ref and code == codes.DONE:
-            reader = self._session.reader
-            override["K"] = reader.keep_until(ref, seq)
-            result = reader.result(ref, seq)
-            if result is not None:
-                override["R"] = pack_list([result], ["result"])[1:]
-        return override
-
-    def _add_entry(self, override: Head, entry: Entry, seq: int, avail: int) -> None:
-        override["n"] = entry.attempts
-        if entry.flags:
-            override["f"] = entry.flags
-        if entry.avail != avail:
-            override.setdefault("a", entry.avail)
-        if entry.token and "k" not in override:
-            override["k"] = entry.token
-        said = self._session.reader.said
-        if entry.error:
-            override["E"] = said(entry.error, seq, "E")
-        for key, ref in (("P", entry.progress), ("J", entry.state)):
-            if ref:
-                override[key] = pack_list([said(ref, seq, key)], [key])[1:]
 
     def _retire(self, work: Pass) -> None:
         session = self._session
@@ -294,6 +234,7 @@ class Mover:
                 "K": state.reserved_token,
                 "t": state.time,
                 "p": list(state.paused),
+                **{key: value for key, value in state.ready.lasting().items() if value},
                 "c": {"b": state.boot, "a": [[name, *anchor] for name, anchor in state.anchors.items()]},
             },
         }
@@ -329,67 +270,3 @@ def _merged(spans: list[int]) -> list[int]:
         else:
             merged += (first, last)
     return merged
-
-
-class _Moved:
-    __slots__ = ("avail", "enqueued", "job_id", "override", "payload", "seq", "shared")
-
-    def __init__(
-        self,
-        seq: int,
-        shared: Head,
-        enqueued: int,
-        avail: int,
-        job_id: str | None,
-        override: Head,
-        payload: bytes,
-    ) -> None:
-        self.seq = seq
-        self.shared = shared
-        self.enqueued = enqueued
-        self.avail = avail
-        self.job_id = job_id
-        self.override = override
-        self.payload = payload
-
-
-class _Bundle:
-    """Moved jobs, grouped into records of jobs that share their head."""
-
-    def __init__(self, time: int) -> None:
-        self._time = time
-        self._groups: list[list[_Moved]] = []
-        self.jobs = 0
-        self.size = 0
-
-    def add(self, job: _Moved) -> None:
-        group = self._groups[-1] if self._groups else None
-        if group is None or len(group) >= BATCH_JOBS or group[0].shared != job.shared:
-            group = []
-            self._groups.append(group)
-        group.append(job)
-        self.jobs += 1
-        self.size += len(job.payload)
-
-    def parts(self) -> list[Part]:
-        return [self._part(group) for group in self._groups]
-
-    def _part(self, group: list[_Moved]) -> Part:
-        head: Head = {
-            **group[0].shared,
-            "t": self._time,
-            "n": len(group),
-            "q": ranges_of([job.seq for job in group]),
-            "e": _column([job.enqueued for job in group]),
-            "a": _column([job.avail for job in group]),
-        }
-        if any(job.job_id is not None for job in group):
-            head["i"] = [job.job_id for job in group]
-        overrides = {index: job.override for index, job in enumerate(group) if job.override}
-        if overrides:
-            head["o"] = overrides
-        return kinds.MOVE, head, join_array([job.payload for job in group])
-
-
-def _column(values: list[int]) -> Any:
-    return values[0] if values.count(values[0]) == len(values) else pack_words("q", values)

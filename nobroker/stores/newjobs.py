@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, overload
 
 from nobroker.job import Job, JobState
+from nobroker.limits import shown
 from nobroker.state.machine import Head
 from nobroker.stores.base import NewJobs
 from nobroker.values import split_array, unpack
@@ -26,6 +27,8 @@ def common_head(new: NewJobs, now: int) -> Head:
         head["x"] = now + new.expires_us
     if new.metadata is not None:
         head["M"] = new.metadata
+    if new.limits is not None:
+        head["c"] = new.limits
     if new.run_at_us is not None:
         head["a"], head["w"] = new.run_at_us, True
     elif new.delay_us:
@@ -54,6 +57,8 @@ def new_job(new: NewJobs, common: Head, job_id: str, seq: int, avail: int, paylo
         job.metadata = unpack(new.metadata)
     if new.expires_us:
         job.expires_at = common["x"] / 1e6
+    if new.limits is not None:
+        job.limits = shown(new.limits)
     return job
 
 

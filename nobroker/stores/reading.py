@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from nobroker.job import Job, JobState
+from nobroker.limits import shown
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL, CANCELLED, EXPIRED, NO_EXPIRY, Entry
 from nobroker.state.machine import State
@@ -137,6 +138,8 @@ class Reader:
         )
         if expires:
             job.expires_at = expires / 1e6
+        if "c" in head:
+            job.limits = shown(head["c"])
         if entry is not None:
             self._add_entry(job, entry, seq)
         if expires and expires <= now and state.never_leased(seq):
@@ -164,6 +167,7 @@ class Reader:
             lane=head.get("l", ""),
             metadata=None if metadata is None else unpack(metadata),
             expires_at=expires / 1e6 if expires else None,
+            limits=shown(head.get("c")),
         )
         return Alike(
             job,
@@ -204,6 +208,8 @@ class Reader:
         )
         if "x" in head and not (past is not None and past.flags & NO_EXPIRY):
             job.expires_at = head["x"] / 1e6
+        if "c" in head:
+            job.limits = shown(head["c"])
         if past is not None:
             job.attempts, job.last_error = past.attempts, past.error
             job.progress, job.job_state = past.progress, past.state
@@ -279,7 +285,7 @@ class Reader:
 
     def result(self, ref: int, seq: int) -> Any:
         found = self.at(ref)
-        if found.record.type == kinds.MOVE:
+        if found.record.type in kinds.WHOLE:
             return self.said(ref, seq, "R")
         if found.record.type != kinds.ACK or not found.record.tail_bytes:
             return None
@@ -300,7 +306,7 @@ class Reader:
     def keep_until(self, ref: int, seq: int) -> int:
         """Until when a finished job is remembered."""
         found = self.at(ref)
-        if found.record.type == kinds.MOVE:
+        if found.record.type in kinds.WHOLE:
             return int(found.head.get("o", {}).get(found.place_of(seq), {}).get("K", 0))
         return int(found.head.get("k", 0))
 
@@ -319,7 +325,7 @@ _STATES: Final = {
 
 def _said(found: Decoded, seq: int, what: str) -> Any:
     index = found.place_of(seq)
-    if found.record.type == kinds.MOVE:
+    if found.record.type in kinds.WHOLE:
         packed = found.head.get("o", {}).get(index, {}).get(what)
         return packed if what == "E" or packed is None else unpack(packed)
     if what == "J" and found.record.type != kinds.EXTEND:

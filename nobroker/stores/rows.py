@@ -29,7 +29,7 @@ def rows_of(kind: int, head: Head) -> list[tuple[int, int, int]]:
     """As `index_rows`, from the head."""
     if kind == kinds.ENQUEUE:
         return [(head["s"], 0, head["n"])]
-    return rows_of_spans(head["q"]) if kind == kinds.MOVE else []
+    return rows_of_spans(head["q"]) if kind in kinds.WHOLE else []
 
 
 def rows_of_spans(spans: list[int]) -> list[tuple[int, int, int]]:

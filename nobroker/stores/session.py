@@ -301,6 +301,11 @@ class Session(Following):
         self._touched = False
         return end
 
+    def notify_freed(self) -> None:
+        """Leases ended, or jobs left: where there are limits, that may be what others wait for."""
+        if self.state.ready.limited:
+            self.log.notify()
+
     def settled(self) -> None:
         """Say that the state is not changed after all."""
         self._touched = False

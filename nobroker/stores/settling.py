@@ -75,6 +75,7 @@ class Settler:
         with session.transaction() as now:
             if not many and results is None and (seq := self._plainly_held(jobs[0])):
                 end = session.append_one(kinds.ACK, {"t": now, "q": [seq, seq]}, b"")
+                session.notify_freed()
                 found = None
             else:
                 found = self.sort_out(jobs)
@@ -82,6 +83,7 @@ class Settler:
                     self._refuse_one(jobs, found)
                 parts = self.ack_parts(found, results, now)
                 end = session.append(parts) if parts else session.log.position
+                session.notify_freed()
         session.log.wait_durable(end)
         if found is not None:
             self._refuse_many(jobs, found)
@@ -142,6 +144,9 @@ class Settler:
         with session.transaction() as now:
             found = self.sort_out(jobs)
             parts = self.ack_parts(found, [result for _, result in acks], now)
+            if parts and session.state.ready.limited:  # what is free by that is free for the next lease
+                session.append(parts)
+                parts = []
             try:
                 taken = self._leaser.take(now, count, timeout_us, lanes) if count else None
             except CorruptLogError:
@@ -153,6 +158,8 @@ class Settler:
             end = session.append(parts) if parts else session.log.position
             if taken is not None:
                 self._leaser.leased(taken)
+            else:
+                session.notify_freed()
         leased = [] if taken is None else self._leaser.jobs(taken, end)
         return leased, [jobs[index] for index in found.lost], [jobs[index] for index in found.missing], end
 
@@ -264,6 +271,7 @@ class Settler:
             if code in codes.WAITING:
                 head: Head = {"t": now, "q": [seq, seq], "k": now + session.options.keep_done_us}
                 end = session.append([(kinds.CANCEL, head, b"")])
+                session.notify_freed()
             elif code == codes.LEASED:
                 end = session.append([(kinds.CANCEL, {"t": now, "g": [seq, seq]}, b"")])
             job = self._lookup.job(seq, now)

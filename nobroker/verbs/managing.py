@@ -68,6 +68,19 @@ class Managing(Looking, Face):
         """End a `pause`."""
         self._store.pause(arguments.optional_lane(lane), False)
 
+    def lane_limit(self, lane: str, limit: int | None) -> None:
+        """Let at most `limit` jobs of a lane be leased at once, in all processes, until somebody says
+        otherwise; None for any number. What is leased already is left alone.
+        """
+        if limit is not None:
+            arguments.whole("limit", limit, 1, arguments.MAX_COUNT)
+        self._store.lane_limit(arguments.lane("lane", lane), limit)
+
+    @property
+    def lane_limits(self) -> dict[str, int]:
+        """The limits of lanes that have one."""
+        return self._store.lane_limits()
+
     def purge(self, *, lane: str | None = None) -> int:
         """Delete every job, those in hand included. Returns how many."""
         return self._store.purge(arguments.optional_lane(lane))

@@ -69,6 +69,11 @@ def _same(one: NewJob, other: NewJob) -> bool:
         and one.expires_in is other.expires_in
         and one.metadata is other.metadata
         and one.lane is other.lane
+        and one.limits is other.limits
+        and one.rates is other.rates
+        and one.exclusive is other.exclusive
+        and one.fair_key is other.fair_key
+        and one.fair_weight is other.fair_weight
     )
 
 
@@ -89,7 +94,15 @@ def _merged(runs: Iterable[tuple[int, NewJobs]]) -> Iterator[tuple[int, NewJobs,
 
 
 def _shared(new: NewJobs) -> tuple[Any, ...]:
-    return new.priority, new.run_at_us, new.max_attempts, new.expires_us, new.metadata, new.lane
+    return (
+        new.priority,
+        new.run_at_us,
+        new.max_attempts,
+        new.expires_us,
+        new.metadata,
+        new.lane,
+        new.limits,
+    )
 
 
 def _ids(jobs: list[NewJob], start: int) -> list[str | None] | None:

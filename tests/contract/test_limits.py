@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nobroker import BackoffPolicy, JobState, NewJob, Queue, QueueFullError, Worker
+from nobroker import BackoffPolicy, JobState, Limit, NewJob, Queue, QueueFullError, Rate, Worker
 from nobroker_tools.importer import IMPORTERS
 
 from .conftest import Opener
@@ -42,6 +42,11 @@ WAYS: dict[str, Callable[[Queue, int], Any]] = {
     "own id": lambda queue, number: queue.enqueue(1, job_id=f"{number:05}" + "é" * 250),
     "metadata": lambda queue, number: queue.enqueue(1, metadata="m" * 3000),
     "lane": lambda queue, number: queue.enqueue(1, lane="日" * 100),
+    "limits": lambda queue, number: queue.enqueue(
+        1, limits=[Limit(f"{number} {n} {'é' * 200}", 1) for n in range(9)], rates=Rate("r" * 250, 1, 1)
+    ),
+    "fair": lambda queue, number: queue.enqueue_many([number] * 9, fair_key="日" * 200),
+    "debounced": lambda queue, number: queue.enqueue("x" * 900, job_id="same", debounce=1),
     "many": lambda queue, number: queue.enqueue_many(["x"] * 300),
     "many with ids": lambda queue, number: queue.enqueue_many(
         [1] * 50, job_ids=[f"{number}-{index}-{'i' * 200}" for index in range(50)]

@@ -19,6 +19,7 @@ import nobroker
 import nobroker_mmap
 from nobroker import NobrokerError
 from nobroker.state.ready import ReadyIndex
+from nobroker.stores import whole as whole_jobs
 from nobroker.stores.moving import Mover
 from nobroker_mmap import locking, offsets, opening, record, snapshot
 from nobroker_mmap.control import ControlPage
@@ -235,7 +236,7 @@ def test_a_short_segment_that_is_filled_up(
 
 
 PLANTED = {
-    "moved jobs lose their state": (Mover, "_override", lambda self, state, seq, avail: {}),
+    "moved jobs lose their state": (whole_jobs, "_override", lambda session, seq, avail, wall: {}),
     "jobs are dropped with their segment": (Mover, "_may_go", lambda self, seq, code, now: True),
     "jobs are not moved": (Mover, "_sort_out", lambda self, work, bundle, first, stop, now: None),
 }
@@ -269,7 +270,7 @@ def add_own_twice(self: ReadyIndex, seq: int, later: bool) -> None:
     if later:
         (self.later_wall if entry.wall else self.later).add((entry.avail, seq, None))
     else:
-        self._lane(entry.lane).add((-entry.priority, entry.avail, seq, None))
+        self._lane(entry.lane, self.lanes).add((-entry.priority, entry.avail, seq, None))
 
 
 def test_a_job_that_is_leased_twice_at_once(

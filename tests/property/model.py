@@ -9,6 +9,8 @@ from typing import Any
 
 from nobroker import Job
 
+from .rounds import pass_on, turn
+
 KEEP_DONE_US = 100_000_000
 CANCELLED = "cancelled"
 
@@ -41,6 +43,40 @@ class Record:
     cancel: bool = False
     silent: bool = False
     keep_until: int | None = None
+    limits: dict[str, Any] | None = None
+    buried: dict[str, tuple[int, ...]] | None = None
+    """The limits of its keys when it died."""
+    buried_weight: int = 1
+
+    @property
+    def keys(self) -> list[str]:
+        """Its keys; those of rates with a mark before them."""
+        return list(self.words)
+
+    @property
+    def words(self) -> dict[str, tuple[int, ...]]:
+        said = self.limits or {}
+        words: dict[str, tuple[int, ...]] = {key: (limit,) for key, limit, _ in said.get("limits", ())}
+        for key, most, duration, _ in said.get("rates", ()):
+            words[f"/{key}"] = (most, round(duration * 1e6))
+        return words
+
+    @property
+    def fair(self) -> list[Any] | None:
+        """The fair key and its weight."""
+        return None if self.limits is None else self.limits.get("fair")
+
+    @property
+    def round(self) -> tuple[str, int]:
+        return self.lane, self.priority
+
+    @property
+    def fair_name(self) -> tuple[str, int, str]:
+        return (*self.round, self.fair[0] if self.fair else "")
+
+    @property
+    def alone(self) -> bool:
+        return self.limits is not None and "exclusive" in self.limits
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -71,6 +107,7 @@ class Record:
             "expires_at": None if self.expires is None else self.expires / 1e6,
             "cancel_requested": self.cancel,
             "lease_token": self.token,
+            "limits": self.limits,
         }
 
 
@@ -91,6 +128,14 @@ class Model:
         self.jobs: dict[int, Record] = {}
         self.ids: dict[str, int] = {}
         self.paused: set[str | None] = set()
+        self.limits: dict[str, tuple[int, ...]] = {}
+        """What was said last of each key."""
+        self.leases: list[tuple[int, str]] = []
+        """When jobs with the key of a rate were leased."""
+        self.lane_limits: dict[str, int] = {}
+        self.weights: dict[tuple[str, int, str], int] = {}
+        self.passed: dict[tuple[str, int, str], int] = {}
+        self.reached: dict[tuple[str, int], int] = {}
 
     def seen(self) -> Model:
         """As a reader sees it: what time has ended counts as ended, though nobody wrote that down."""
@@ -111,7 +156,8 @@ class Model:
                 and job.expires is not None
                 and job.expires <= self.now
             ):
-                job.state, job.error, job.avail = "dead", "expired", job.expires
+                self._die(job)
+                job.error, job.avail = "expired", job.expires
 
     def _end_lease(self, job: Record) -> None:
         assert job.deadline is not None
@@ -120,11 +166,37 @@ class Model:
             self._cancelled(job)
             job.done_token = job.token
         elif job.attempts >= job.max_attempts:
-            job.state = "dead"
+            self._die(job)
             job.error = f"lease expired on attempt {job.attempts}: its holder died or was too slow"
         else:
             job.state = "ready"
         job.silent = True
+
+    def _die(self, job: Record) -> None:
+        job.state, job.buried = "dead", {key: self.limits[key] for key in job.keys}
+        if job.fair is not None:
+            job.buried_weight = self.weights[job.fair_name]
+
+    def live(self, key: str, *states: str) -> int:
+        """How many jobs with a key wait or are leased."""
+        return sum(job.state in states and key in job.keys for job in self.jobs.values())
+
+    def room(self, key: str) -> int:
+        """How many more jobs with a key may be leased."""
+        most, *duration = self.limits[key]
+        if duration:
+            used = sum(at > self.now - duration[0] and key == other for at, other in self.leases)
+        else:
+            used = self.live(key, "leased")
+        return most - used
+
+    def may_enter(self, key: str, words: tuple[int, ...]) -> int:
+        """How many more jobs with a key that discards are taken in."""
+        most, *duration = words
+        if not duration:
+            return most - self.live(key, "ready", "leased")
+        used = sum(at > self.now - duration[0] and key == other for at, other in self.leases)
+        return most - used - self.live(key, "ready")
 
     def _cancelled(self, job: Record) -> None:
         job.state, job.error, job.cancel = "done", CANCELLED, False
@@ -171,21 +243,49 @@ class Model:
             wall,
             None if job.expires_at is None else round(job.expires_at * 1e6),
         )
+        record.limits = job.limits
+        self.limits |= record.words
+        if record.fair is not None:
+            self.weights[record.fair_name] = record.fair[1]
         self.jobs[job.seq] = record
         self.ids[job.id] = job.seq
 
     def lease(self, count: int, lanes: Iterable[str] | None) -> list[Record]:
         """Which jobs a lease must give."""
         chosen: list[Record] = []
-        if None in self.paused:
+        leased = [job for job in self.jobs.values() if job.state == "leased"]
+        if None in self.paused or any(job.alone for job in leased):
             return chosen
-        for job in self.order():
-            if job.lane in self.paused or (lanes is not None and job.lane not in lanes):
-                continue
-            if len(chosen) == count or (job.last_chance and chosen):
+        waiting = [job for job in self.order() if job.lane not in self.paused]
+        rooms = {key: self.room(key) for job in waiting for key in job.keys}
+        lane_rooms = {
+            lane: limit - sum(job.lane == lane for job in leased) for lane, limit in self.lane_limits.items()
+        }
+        passed, reached = dict(self.passed), dict(self.reached)
+
+        def may(job: Record) -> bool:
+            served = lanes is None or job.lane in lanes or job.alone
+            return served and lane_rooms.get(job.lane, 1) > 0 and all(rooms[key] > 0 for key in job.keys)
+
+        while len(chosen) < count:
+            first = next((job for job in waiting if may(job)), None)
+            if first is None:
                 break
-            chosen.append(job)
-            if job.last_chance:
+            if first.alone:
+                served = lanes is None or first.lane in lanes
+                return [first] if served and not leased and not chosen else chosen
+            if first.fair is not None:
+                first = turn([job for job in waiting if may(job)], first, passed, reached)
+            if first.last_chance and chosen:
+                break
+            waiting.remove(first)
+            chosen.append(first)
+            for key in first.keys:
+                rooms[key] -= 1
+            if first.lane in lane_rooms:
+                lane_rooms[first.lane] -= 1
+            pass_on(first, passed, reached, self.weights)
+            if first.last_chance:
                 break
         return chosen
 
@@ -193,6 +293,8 @@ class Model:
         record.state, record.token, record.deadline = "leased", token, self.now + timeout
         record.attempts += 1
         record.place = record.avail
+        self.leases += [(self.now, key) for key in record.keys if key.startswith("/")]
+        pass_on(record, self.passed, self.reached, self.weights)
 
     def verdict(self, job: Job, *, for_ack: bool = False) -> str:
         """held, done (an ack is harmless), lost or missing."""
@@ -224,7 +326,7 @@ class Model:
             self._cancelled(job)
             job.done_token = job.token
         elif dead or (dead is None and job.attempts >= job.max_attempts):
-            job.state = "dead"
+            self._die(job)
         else:
             job.state, job.avail = "ready", self.now + delay
 
@@ -259,6 +361,15 @@ class Model:
 
     def requeue(self, seq: int) -> None:
         job = self.jobs[seq]
+        if job.fair is not None and not any(
+            other.fair_name == job.fair_name and other.state in ("ready", "leased")
+            for other in self.jobs.values()
+            if other.fair is not None
+        ):
+            self.weights[job.fair_name] = job.buried_weight
+        for key, limit in (job.buried or {}).items():
+            if not self.live(key, "ready", "leased"):
+                self.limits[key] = limit
         job.state, job.attempts, job.avail = "ready", 0, self.now
         job.silent, job.wall, job.expires = False, False, None
         if job.error == "expired":

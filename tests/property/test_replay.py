@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nobroker import BackoffPolicy, NobrokerError, Queue
+from nobroker import BackoffPolicy, Limit, NobrokerError, Queue, Rate
 from nobroker.clock import ManualClock
 from nobroker.state import codes, kinds, replay, snapshots
 from nobroker.state.machine import State
@@ -37,6 +37,17 @@ verbs = st.one_of(
     st.tuples(st.just("delays"), st.lists(st.sampled_from([0, 1, 9]), min_size=1, max_size=5)),
     st.tuples(st.just("own"), st.lists(st.sampled_from(IDS), min_size=1, max_size=4)),
     st.tuples(st.just("dated"), st.sampled_from([-5, 5, 50])),
+    st.tuples(
+        st.just("limited"),
+        st.lists(st.sampled_from(["k", "l", "m"]), min_size=1, max_size=2, unique=True),
+        st.sampled_from([1, 2]),
+        st.sampled_from([1, 3, 70]),
+        st.sampled_from([0, 0, 5]),
+    ),
+    st.tuples(st.just("rated"), st.sampled_from([1, 3]), st.sampled_from([2, 50]), st.sampled_from([1, 5])),
+    st.tuples(st.just("fair"), st.sampled_from("AB"), st.sampled_from([1, 2]), st.sampled_from([1, 4])),
+    st.tuples(st.just("alone"), st.integers(-1, 0)),
+    st.tuples(st.just("lane_limit"), st.sampled_from([None, 1, 3])),
     st.tuples(st.just("lease"), st.sampled_from([1, 3, 100]), st.sampled_from([2, 60])),
     st.tuples(st.just("ack"), some),
     st.tuples(st.just("result"), one),
@@ -44,6 +55,7 @@ verbs = st.one_of(
     st.tuples(st.just("extend"), some),
     st.tuples(st.just("release"), some, st.sampled_from([None, "r"])),
     st.tuples(st.just("cancel"), one),
+    st.tuples(st.just("debounce"), st.sampled_from(IDS), st.sampled_from([1, 5])),
     st.tuples(st.just("reschedule"), one, st.sampled_from([0, 2, 40]), st.booleans()),
     st.tuples(st.just("requeue")),
     st.tuples(st.just("drop")),
@@ -96,6 +108,23 @@ class Scribe:
     def _dated(self, after: int) -> None:
         self.queue.enqueue("d", run_at=self.clock.wall_us() / 1e6 + after)
 
+    def _limited(self, keys: list[str], limit: int, count: int, delay: int) -> None:
+        limits = [Limit(key, limit) for key in keys]
+        self.queue.enqueue_many(range(count), limits=limits, delay=delay, lane="a" * (limit - 1))
+
+    def _rated(self, most: int, duration: int, count: int) -> None:
+        self.queue.enqueue_many(range(count), rates=Rate("k", most, duration))
+
+    def _fair(self, key: str, weight: int, count: int) -> None:
+        limits = Limit("k", 2) if weight == 2 else None
+        self.queue.enqueue_many(range(count), fair_key=key, fair_weight=weight, limits=limits)
+
+    def _alone(self, priority: int) -> None:
+        self.queue.enqueue("alone", priority=priority, exclusive="app")
+
+    def _lane_limit(self, limit: int | None) -> None:
+        self.queue.lane_limit("a", limit)
+
     def _lease(self, count: int, timeout: int) -> None:
         self.held = [*self.held, *self.queue.lease(count, visibility_timeout=timeout)][-30:]
 
@@ -118,6 +147,9 @@ class Scribe:
     def _cancel(self, number: int) -> None:
         if self.ids:
             self.queue.cancel(self.ids[number % len(self.ids)])
+
+    def _debounce(self, job_id: str, wait: int) -> None:
+        self.queue.enqueue("new", job_id=job_id, debounce=wait, debounce_max=8)
 
     def _reschedule(self, number: int, after: int, dated: bool) -> None:
         if self.ids:
@@ -204,16 +236,56 @@ def picture(state: State) -> dict[str, Any]:
         "clock": (state.boot, state.anchors),
         "overdue": sorted(seq for seq, _ in state.overdue(NEVER)),
         "next": state.next_deadline(),
+        "limits": {seq: state.ready.words(seq) for seq in jobs},
+        "gates": {
+            key: (gate.jobs, len(gate.held), gate.limit)
+            for key, gate in state.ready.gates.items()
+            if gate.jobs
+        },
         "outdated": {seq for seqs, *_ in state.outdated(NEVER) for seq in seqs},
     }
+    for rate in state.ready.rates.values():
+        rate.forget()
+    answers["rates"] = {
+        key: (rate.window(), (rate.limit, rate.duration, rate.jobs) if rate.jobs else None)
+        for key, rate in state.ready.rates.items()
+        if rate.times or rate.jobs
+    }
+    lasting = state.ready.lasting_shares()
+    answers["rounds"] = sorted(lasting["f"]), sorted(lasting["F"])
+    answers["weights"] = {
+        name: key.weight
+        for name, key in state.ready.fair_keys.items()
+        if any(group.fair is key and group.members for group in state.ready.groups.values())
+    }
+    answers["lane limits"] = state.ready.lane_limits
+    for key, gate in [*state.ready.gates.items(), *state.ready.rates.items()]:
+        mine = [seq for seq, group in state.ready.of.items() if gate in group.gates]
+        assert gate.jobs == len(mine), key
+        assert gate.held == {seq for seq in mine if state.pages.code(seq) == codes.LEASED}, key
     answers["taken"] = list(delivered(state))
     return answers
 
 
 def delivered(state: State) -> Iterator[tuple[Any, ...]]:
-    """Everything that waits, taken out in small bites, as leases would."""
+    """Everything that waits, taken out in small bites, as leases would; what is leased ends when limits hold
+    back all that is left.
+    """
     state.ready.promote(NEVER, NEVER)
-    while pieces := state.ready.take(7, None, frozenset()):
+    while True:
+        pieces = state.ready.take(7, None, frozenset())
+        if not pieces:
+            leased = list(state.pages.having(codes.LEASED)) if state.ready.limited else []
+            if not leased:
+                waiting = sum(state.pages.total(code) for code in codes.WAITING)
+                assert not waiting, "jobs that nobody can reach"
+                return
+            for seq in leased:
+                state.pages.put(seq, codes.DONE)
+            state.ready.lane_limits.clear()  # they hold back those that are leased in the picture only
+            for rate in state.ready.rates.values():
+                rate.limit = NEVER
+                state.ready._freed(rate)
         for piece in pieces:
             avails = [piece.avail] * piece.size if isinstance(piece.avail, int) else piece.avail
             seqs = list(each(piece.spans))
