@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, NamedTuple
+from itertools import repeat
+from operator import attrgetter, is_
+from typing import Any, Final, NamedTuple
 
 from nobroker.app import envelope
 from nobroker.app.collecting import NOT_YET, Collector, Member, collector_of
@@ -17,6 +19,9 @@ from nobroker.app.options import UNSAID
 from nobroker.app.serializers import Serializers
 from nobroker.job import Job, NewJob
 from nobroker.queue import Queue
+
+_DEFINITION: Final = attrgetter("definition")
+_OPTIONS: Final = attrgetter("options")
 
 
 class Terms(NamedTuple):
@@ -123,12 +128,14 @@ class Enqueuer:
 
     def jobs(self, prepared: Sequence[PreparedJob]) -> Sequence[Job]:
         """As `all`; the queue's jobs."""
-        payloads = [envelope.seal(self._serializers, one.call) for one in prepared]
-        terms = list(map(self._terms, prepared))
-        ids = [one.options.job_id for one in prepared]
+        payloads = envelope.seal_all(self._serializers, [one.call for one in prepared])
         if not payloads:
             return []
-        first = terms[0]
+        first = self._terms(prepared[0])
+        if self._alike(prepared):
+            return self._queue().enqueue_many(payloads, **first.arguments())
+        terms = list(map(self._terms, prepared))
+        ids = [one.options.job_id for one in prepared]
         if not any(ids) and terms.count(first) == len(terms):
             return self._queue().enqueue_many(payloads, **first.arguments())
         if any(ids):
@@ -139,6 +146,15 @@ class Enqueuer:
                 NewJob(payload, job_id=job_id, **term.arguments())
                 for payload, term, job_id in zip(payloads, terms, ids, strict=True)
             ]
+        )
+
+    def _alike(self, prepared: Sequence[PreparedJob]) -> bool:
+        """Whether it is sure, after a quick look, that the queue is told the same of all of them."""
+        definition = prepared[0].definition
+        return (
+            definition in self._usual
+            and all(map(is_, map(_DEFINITION, prepared), repeat(definition)))
+            and all(map(is_, map(_OPTIONS, prepared), repeat(UNSAID)))
         )
 
     def check(self, prepared: PreparedJob) -> None:
