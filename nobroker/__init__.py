@@ -19,6 +19,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState, NewJob
+from nobroker.lanes import Lanes
 from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Batch,
         BatchCounts,
         BatchFinishedError,
+        ConfigError,
         Discard,
         DiscoveryError,
         DuplicateJobError,
@@ -67,6 +69,7 @@ __all__ = [
     "BatchFinishedError",
     "CompactionError",
     "CompactionResult",
+    "ConfigError",
     "CorruptLogError",
     "Dead",
     "Discard",
@@ -84,6 +87,7 @@ __all__ = [
     "JobState",
     "JobTimeoutError",
     "JobsDiscardedError",
+    "Lanes",
     "Limit",
     "LimitError",
     "LockTimeoutError",
@@ -130,6 +134,7 @@ _APPS = frozenset(
         "Batch",
         "BatchCounts",
         "BatchFinishedError",
+        "ConfigError",
         "Discard",
         "DiscoveryError",
         "DuplicateJobError",

@@ -3,6 +3,8 @@
 application.py  App: what people import; puts the parts together
 definition.py   one registered job; what `@app.job` gives
 base.py         jobs as classes; steps.py: long ones, that go on where they were interrupted
+queue_lists.py  lists of queues with patterns; the one queue that an environment pins all to
+yaml_text.py    YAML with lines, within bounds
 options.py      what may be said of a job, where it is defined and where it is enqueued
 limiting.py     what it says of its limits, for each call; queue_limits.py: limits of whole queues
 alone.py        runs that are alone in their process
@@ -39,6 +41,7 @@ from nobroker.app.definition import Configured, JobFunction, PreparedJob
 from nobroker.app.errors import (
     AbortEnqueue,
     BatchFinishedError,
+    ConfigError,
     DiscoveryError,
     DuplicateJobError,
     JobCancelledError,
@@ -66,6 +69,7 @@ __all__ = [
     "Batch",
     "BatchCounts",
     "BatchFinishedError",
+    "ConfigError",
     "Configured",
     "Discard",
     "DiscoveryError",

@@ -12,6 +12,7 @@ from nobroker.app.alone import Gate
 from nobroker.app.context import JobContext
 from nobroker.app.definition import Definition
 from nobroker.app.envelope import name_in
+from nobroker.app.queue_lists import lanes_of
 from nobroker.app.scheduler import Scheduler
 from nobroker.app.watching import Usher
 from nobroker.job import Job
@@ -28,7 +29,8 @@ class Service:
 
     Args:
         app: whose jobs.
-        queues: only these; None for all.
+        queues: only these: names, patterns such as ``beta*`` and ``*``; None for all.
+        order: of the queues, see `Lanes`: "ordered", "priority" or "fair".
         threads: jobs at a time.
         batch: jobs that a thread takes at once; more than 1 is for tiny jobs.
         scheduler: also enqueue the application's recurring tasks when their time comes.
@@ -48,6 +50,7 @@ class Service:
         app: App,
         *,
         queues: Iterable[str] | None = None,
+        order: str = "ordered",
         threads: int = 1,
         batch: int = 1,
         scheduler: bool = True,
@@ -69,7 +72,7 @@ class Service:
             batch=batch,
             idle_timeout=0.0 if once else None,
             max_jobs=max_jobs,
-            lanes=None if queues is None else list(queues),
+            lanes=lanes_of(queues if app._forced is None else [app._forced], order),
             handle_signals=handle_signals,
             poll_interval=poll_interval,
         )

@@ -25,6 +25,7 @@ COMMANDS = {
     "cancel": "cancel",
     "work": "work",
     "run": "run",
+    "config": "config",
     "recurring": "recurring",
     "stats": "stats",
     "list": "list_jobs",

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from nobroker.job import Job
+from nobroker.lanes import Lanes
 from nobroker.worker import signals
 from nobroker.worker.conductor import Conductor
 from nobroker.worker.outcome import Outcome
@@ -43,7 +44,7 @@ class Worker:
             is called in the main thread. The old handlers come back afterwards.
         batch: jobs that one thread leases at a time, 1 to 10,000. More than 1 is for tiny jobs: their acks
             are recorded together.
-        lanes: take jobs of these lanes only. None: of all.
+        lanes: take jobs of these lanes only: names, or `Lanes` with patterns and an order. None: of all.
 
     Attributes:
         stats: the counts of the present or last run.
@@ -65,7 +66,7 @@ class Worker:
         idle_timeout: float | None = None,
         handle_signals: bool = True,
         batch: int = 1,
-        lanes: Iterable[str] | None = None,
+        lanes: Iterable[str] | Lanes | None = None,
     ) -> None:
         if not callable(getattr(queue, "_settle_and_lease", None)):
             raise TypeError(f"queue must be a Queue, not {type(queue).__name__}")
@@ -195,7 +196,9 @@ def _seconds(name: str, value: Any) -> float:
     return float(value)
 
 
-def _lanes(lanes: Any) -> tuple[str, ...]:
+def _lanes(lanes: Any) -> tuple[str, ...] | Lanes:
+    if isinstance(lanes, Lanes):
+        return lanes
     if isinstance(lanes, str | bytes) or not isinstance(lanes, Iterable):
         raise TypeError(f"lanes must be a list of names, not {lanes!r}")
     names = tuple(lanes)

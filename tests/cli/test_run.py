@@ -69,6 +69,7 @@ class Report(BaseJob):
     "needs.py": "import no_such_library\n",
     "misspelt.py": "from shop.base import app\n@app.job(que='mails')\ndef f(): ...\n",
     "twice.py": "from shop.mails import app\n@app.job\ndef send(): ...\n",
+    "wrong.yml": "workers:\n- thread: 2\n",
     "loud.py": "import logging, shop.mails\nlogging.basicConfig(format='MINE %(message)s', level='INFO')\n",
 }
 
@@ -78,7 +79,7 @@ class Project:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.env = {k: v for k, v in os.environ.items() if k != "NOBROKER_DIR"}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("NOBROKER_")}
         self.env["PYTHONPATH"] = os.pathsep.join(sys.path)
         for name, text in FILES.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -238,8 +239,12 @@ def test_a_job_that_ends_the_program(project: Project) -> None:
         (["bare:number"], "'bare:number' is a int, not an App"),
         (["shop:app"], "'shop:app' is nothing, not an App"),
         (["shop", "--app", "base"], "--app takes MODULE:NAME, such as shop:app, not 'base'"),
-        (["shop", "--queues", "mails,"], "--queues takes names with commas between them"),
-        (["shop", "--queues", "ma*"], "--queues takes names with commas between them"),
+        (["shop", "--queues", "mails,"], "--queues: names with commas between them, or a list of names, not"),
+        (["shop", "--queues", "m*s"], "--queues: 'm*s': an asterisk stands at the end of a name only"),
+        (["shop", "--shutdown-timeout", "soon"], "--shutdown-timeout: it is seconds, or such as 5s"),
+        (["shop", "--config", "none.yml"], "--config: there is no file 'none.yml'"),
+        (["shop", "--config", "wrong.yml"], "wrong.yml, line 2, workers[0].thread: there is no such key; did"),
+        (["no_such_package", "--config", "wrong.yml"], "wrong.yml, line 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
@@ -252,7 +257,7 @@ def test_nothing_is_begun(project: Project, words: list[str], says: str) -> None
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["shop", "-t", "0"], ["shop", "--batch", "many"], ["shop", "--processes", "2"], ["shop", "--que"]],
+    [[], ["shop", "-t", "0"], ["shop", "--batch", "many"], ["shop", "--processes", "0"], ["shop", "--quu"]],
     ids=" ".join,
 )
 def test_wrong_usage(project: Project, words: list[str]) -> None:

@@ -43,6 +43,7 @@ class Import:
     line: int
     name: str  # absolute and dotted, down to the imported name
     for_types_only: bool
+    when_called: bool = False  # inside of a function
 
 
 def read_tree(root: Path = ROOT) -> list[Source]:
@@ -67,13 +68,16 @@ def imports(source: Source) -> Iterator[Import]:
         n for n in ast.walk(source.tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
     ]
     for_types = {id(inner) for block in typing_blocks for top in block.body for inner in ast.walk(top)}
+    functions = [n for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    called = {id(inner) for function in functions for inner in ast.walk(function)}
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(node.lineno, alias.name, id(node) in for_types)
+                yield Import(node.lineno, alias.name, id(node) in for_types, id(node) in called)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                yield Import(node.lineno, f"{origin(source, node)}.{alias.name}", id(node) in for_types)
+                name = f"{origin(source, node)}.{alias.name}"
+                yield Import(node.lineno, name, id(node) in for_types, id(node) in called)
 
 
 def origin(source: Source, node: ast.ImportFrom) -> str:
