@@ -6,11 +6,12 @@ import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nobroker.app.alone import Gate
 from nobroker.app.context import JobContext
 from nobroker.app.definition import Definition
+from nobroker.app.envelope import name_in
 from nobroker.app.queue_lists import lanes_of
 from nobroker.app.scheduler import Scheduler
 from nobroker.app.watching import Usher
@@ -63,9 +64,10 @@ class Service:
         self.scheduler = Scheduler(app) if scheduler else None
         self._once = once
         self._max_jobs = max_jobs
+        self._gate = Gate(self._is_stopping)
         self.worker = Worker(
             app.queue,
-            partial(app.runner, stopping=self._is_stopping),
+            self._perform,
             concurrency=threads,
             batch=batch,
             idle_timeout=0.0 if once else None,
@@ -104,6 +106,13 @@ class Service:
             self.scheduler.look()
             return nullcontext()
         return self.scheduler.beside()
+
+    def _perform(self, job: Job) -> Any:
+        """One run, when it may begin: a job that is exclusive runs alone in this process."""
+        name = name_in(job.payload)
+        definition = None if name is None else self.app.jobs.get(name)
+        alone = definition is not None and definition.options.exclusive is True
+        return self._gate.passed(alone, lambda: self.app.runner(job, self._is_stopping))
 
     def _is_stopping(self) -> bool:
         return self.worker.stopping
