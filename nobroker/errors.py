@@ -34,6 +34,18 @@ class JobExistsError(NobrokerError):
         self.job_id = job_id
 
 
+class JobsDiscardedError(NobrokerError):
+    """Jobs that were all to be new, and limits of theirs keep some out; nothing was written.
+
+    Attributes:
+        jobs: the indexes of those, ascending.
+    """
+
+    def __init__(self, message: str, jobs: Sequence[int]) -> None:
+        super().__init__(message)
+        self.jobs = list(jobs)
+
+
 class NotLeasedError(NobrokerError):
     """The lease is not (or no longer) the caller's.
 
@@ -59,6 +71,7 @@ __all__ = [
     "CorruptLogError",
     "JobExistsError",
     "JobNotFoundError",
+    "JobsDiscardedError",
     "LockTimeoutError",
     "NobrokerError",
     "NotLeasedError",

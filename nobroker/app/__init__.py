@@ -6,6 +6,8 @@ base.py         jobs as classes; steps.py: long ones, that go on where they were
 queue_lists.py  lists of queues with patterns; the one queue that an environment pins all to
 yaml_text.py    YAML with lines, within bounds
 options.py      what may be said of a job, where it is defined and where it is enqueued
+limiting.py     what it says of its limits, for each call; queue_limits.py: limits of whole queues
+alone.py        runs that are alone in their process
 signatures.py   arguments are checked where they are given
 envelope.py     a call as a payload: the only place that knows the layout
 serializers.py  arguments to what the queue stores, and back; people.py: for types that people bring
@@ -47,6 +49,7 @@ from nobroker.app.errors import (
     JobFailedError,
     JobInterrupted,
     JobTimeoutError,
+    LimitError,
     MissingExtraError,
     NestedRunError,
     RecurringError,
@@ -82,6 +85,7 @@ __all__ = [
     "JobHandle",
     "JobInterrupted",
     "JobTimeoutError",
+    "LimitError",
     "MissingExtraError",
     "NestedRunError",
     "PreparedJob",

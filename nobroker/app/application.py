@@ -20,6 +20,7 @@ from nobroker.app.handle import JobHandle
 from nobroker.app.insight import Insight
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
+from nobroker.app.queue_limits import QueueLimits
 from nobroker.app.queue_lists import forced_queue
 from nobroker.app.recurring import Recurring
 from nobroker.app.rules import seconds_of
@@ -46,7 +47,7 @@ _QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
 _log = logging.getLogger("nobroker.app")
 
 
-class App(Events, Recurring, Insight, Working):
+class App(Events, Recurring, QueueLimits, Insight, Working):
     """Jobs of one application, and the queue that they travel through.
 
     The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.
@@ -117,7 +118,7 @@ class App(Events, Recurring, Insight, Working):
             with self._opening:
                 found = self._opened
                 if found is None:
-                    found = self._opened = Queue(self.path, self.name, **self._options)
+                    found = self._opened = self._open()
         return found
 
     def close(self) -> None:

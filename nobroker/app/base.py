@@ -27,6 +27,10 @@ class BaseJob(Steps):
     Attributes:
         queue: a name, or a function of the arguments that gives one (written as a ``staticmethod``).
         max_attempts, timeout, expires_in, max_resumptions, retry, discard, rescue: see `JobOptions`.
+        concurrency_limit, rate_limit_max, exclusive, fair_key, and what belongs to them: see there.
+            Those that are functions may be methods; ``self`` is then an instance that is made for the call,
+            with `arguments`, `queue_name`, `priority` and `metadata`, as hooks see it that run before the job
+            is enqueued.
         job_name: in payloads; the class's name when left out.
     """
 
@@ -39,6 +43,18 @@ class BaseJob(Steps):
     retry: ClassVar[Any] = ()
     discard: ClassVar[Any] = ()
     rescue: ClassVar[Any] = ()
+    concurrency_limit: ClassVar[Any] = None
+    concurrency_key: ClassVar[Any] = None
+    concurrency_group: ClassVar[str | None] = None
+    concurrency_on_conflict: ClassVar[str | None] = None
+    rate_limit_max: ClassVar[int | None] = None
+    rate_limit_duration: ClassVar[Any] = None
+    rate_limit_key: ClassVar[Any] = None
+    rate_limit_group: ClassVar[str | None] = None
+    rate_limit_on_throttle: ClassVar[str | None] = None
+    exclusive: ClassVar[bool | str] = False
+    fair_key: ClassVar[Any] = None
+    fair_weight: ClassVar[Any] = None
     job_name: ClassVar[str | None] = None
 
     perform: Callable[..., Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from nobroker.app import records
 from nobroker.app.collecting import CURRENT, Collector, Member, write
@@ -18,6 +18,7 @@ from nobroker.app.errors import BatchFinishedError
 from nobroker.app.tallies import Tally, watched
 from nobroker.errors import JobExistsError, JobNotFoundError
 from nobroker.job import Job, NewJob
+from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue
 
 if TYPE_CHECKING:
@@ -189,8 +190,7 @@ class Batch:
             return records.record(records.BATCH, self.id, members=count, **content)
 
         queue = self._app.queue
-        write(queue, record, members, beside)
-        if not members:
+        if not write(queue, record, members, beside):  # it has no members, and is over
             watch = watched(self._known())
             if watch is not None:
                 watch.look(queue)
@@ -209,7 +209,8 @@ class Batch:
                 return records.record(records.JOIN, join_id, batch=self.id, members=count)
 
             try:
-                return write(queue, record, members, beside)
+                write(queue, record, members, beside)
+                return
             except JobExistsError as error:
                 if error.job_id != join_id:
                     raise
@@ -307,4 +308,8 @@ def _callback(app: App, batch_id: str, name: str, prepared: PreparedJob | None) 
         raise TypeError(f"{name} must be what build() gives, such as notify.build(42), not {prepared!r:.100}")
     if prepared.definition.app is not app:
         raise ValueError(f"{name} is {prepared.definition!r}, which belongs to another App")
-    return records.written(app._enqueuer.new_job(prepared, {"batch": batch_id}))
+    new = app._enqueuer.new_job(prepared, {"batch": batch_id})
+    # Somebody counts on it: where a limit of its own would keep it out at the batch's end, it waits.
+    new.limits = [Limit(one.key, one.limit) for one in cast("list[Limit]", new.limits or [])]
+    new.rates = [Rate(one.key, one.max, one.duration) for one in cast("list[Rate]", new.rates or [])]
+    return records.written(new)

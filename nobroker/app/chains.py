@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from nobroker.app import records
 from nobroker.app.collecting import NOT_YET, Member
 from nobroker.app.definition import PreparedJob
-from nobroker.app.handle import JobHandle
+from nobroker.app.handle import KEPT_OUT, JobHandle
 from nobroker.app.records import Link, found
-from nobroker.errors import JobExistsError
+from nobroker.errors import JobExistsError, JobsDiscardedError
 from nobroker.job import Job, JobState, NewJob
 from nobroker.queue import Queue
 
@@ -37,7 +37,8 @@ def chain(*jobs: PreparedJob) -> list[JobHandle[Any]]:
         jobs: made by ``build``. What ``set(wait=...)`` says counts from the end of the job before.
 
     Returns:
-        Their handles, in order.
+        Their handles, in order. Where a limit keeps one of the jobs out, nothing was enqueued, and all of
+        them say so (`JobHandle.discarded`).
 
     Raises:
         TypeError, ValueError: no jobs, something else, or jobs of several `App`s.
@@ -72,7 +73,8 @@ def after(*done: JobHandle[Any] | str, run: PreparedJob) -> JobHandle[Any]:
         run: made by ``build``.
 
     Returns:
-        Its handle; with ``created=False`` where its ``job_id`` is known already, and nothing was enqueued.
+        Its handle; with ``created=False`` where its ``job_id`` is known already, or a limit keeps it out, and
+        nothing was enqueued.
 
     Raises:
         TypeError, ValueError: none of them, or something else.
@@ -141,10 +143,19 @@ def _enqueue(app: App, watch_id: str, links: list[Link], news: list[NewJob]) -> 
     record = records.record(records.HELD, watch_id, links=[list(link) for link in links])
     collector = app._enqueuer.collector()
     if collector is not None:
-        members = [Member(new, app._enqueuer.handle(None, why_none=NOT_YET), may_exist=False) for new in news]
+        members = [
+            Member(new, app._enqueuer.handle(None, why_none=NOT_YET), may_exist=False, bound=watch_id)
+            for new in news
+        ]
         collector.add(members, [record])
         return [member.handle for member in members]
-    jobs = app.queue.enqueue_all([record, *news], all_new=True)[1:]
+    try:
+        jobs = app.queue.enqueue_all([record, *news], all_new=True)[1:]
+    except JobsDiscardedError:
+        handles = [app._enqueuer.handle(None) for _ in news]
+        for handle in handles:
+            handle._not_enqueued(KEPT_OUT, kept_out=True)
+        return handles
     app._look_soon(watch_id)
     app._enqueuer.enqueued()
     return [app._enqueuer.handle(job.id) for job in jobs]

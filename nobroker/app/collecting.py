@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, TypeVar
 
-from nobroker.app.handle import JobHandle
+from nobroker.app.handle import KEPT_OUT, JobHandle
 from nobroker.app.records import found
-from nobroker.errors import JobExistsError
+from nobroker.errors import JobExistsError, JobsDiscardedError
 from nobroker.job import NewJob
 from nobroker.queue import Queue
 
@@ -30,11 +30,14 @@ class Member(NamedTuple):
         new: the job.
         handle: of it, without an id so far.
         may_exist: whether a job with its own id may be known already; then this one is left out.
+        bound: the record that ties it to others, as one of a chain: with one of them, a limit keeps out all,
+            and the record.
     """
 
     new: NewJob
     handle: JobHandle[Any]
     may_exist: bool = True
+    bound: str | None = None
 
 
 class Collector:
@@ -101,35 +104,49 @@ def collector_of(owner: object) -> Collector | None:
 
 def write(
     queue: Queue, record: Callable[[int], NewJob], members: Sequence[Member], beside: Sequence[NewJob]
-) -> None:
-    """Enqueue members behind their record. Those whose own id is known already are left out, and their
-    handles say so.
+) -> int:
+    """Enqueue members behind their record. Those whose own id is known already are left out, and so are those
+    that a limit keeps out; their handles say so.
 
     Args:
         record: makes the record for so many members.
 
+    Returns:
+        How many were enqueued.
+
     Raises:
         JobExistsError: some other id is known; nothing was written.
     """
-    chosen = list(members)
+    chosen, records = list(members), list(beside)
+    kept_out: list[Member] = []
     while True:
         try:
             jobs = queue.enqueue_all(
-                [*beside, record(len(chosen)), *[member.new for member in chosen]], all_new=True
+                [*records, record(len(chosen)), *[member.new for member in chosen]], all_new=True
             )
             break
+        except JobsDiscardedError as error:
+            met = [chosen[index - len(records) - 1] for index in error.jobs]
+            bound = {member.bound for member in met} - {None}
+            out = set(map(id, met)) | {id(member) for member in chosen if member.bound in bound}
+            kept_out += [member for member in chosen if id(member) in out]
+            chosen = [member for member in chosen if id(member) not in out]
+            records = [new for new in records if new.job_id not in bound]
         except JobExistsError as error:
             mine = [member for member in chosen if member.new.job_id == error.job_id]
             if not mine or not all(member.may_exist for member in mine):
                 raise
             chosen = left_out(queue, chosen, lambda member: member.new.job_id if member.may_exist else None)
-    for member, job in zip(chosen, jobs[len(beside) + 1 :], strict=True):
+    for member, job in zip(chosen, jobs[len(records) + 1 :], strict=True):
         member.handle._enqueued(job.id, created=True)
-    if len(chosen) < len(members):
-        kept = set(map(id, chosen))
+    for member in kept_out:
+        member.handle._not_enqueued(KEPT_OUT, kept_out=True)
+    if len(chosen) + len(kept_out) < len(members):
+        kept = set(map(id, [*chosen, *kept_out]))
         for member in members:
             if id(member) not in kept and member.new.job_id is not None:
                 member.handle._enqueued(member.new.job_id, created=False)
+    return len(chosen)
 
 
 def left_out(queue: Queue, items: Sequence[T], id_of: Callable[[T], str | None]) -> list[T]:

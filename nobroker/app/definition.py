@@ -11,6 +11,7 @@ from nobroker.app.context import Arguments, JobContext
 from nobroker.app.envelope import Call
 from nobroker.app.handle import JobHandle
 from nobroker.app.hooks import Hooks
+from nobroker.app.limiting import Limiting, limiting_of
 from nobroker.app.options import UNSAID, EnqueueOptions, JobOptions, enqueue_options, queue_name
 from nobroker.app.signatures import checker
 
@@ -35,6 +36,7 @@ class Definition:
         source: file and line where it is defined.
         is_async: whether `call` gives an awaitable.
         plain: the job with nothing said by ``set``.
+        limiting: what is said of its limits; None: nothing.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Definition:
         self.is_async = inspect.iscoroutinefunction(function)
         self.hooks = Hooks(self.name, is_async=self.is_async)
         self.check = checker(function, self.name, method=method)
+        self.limiting: Limiting | None = limiting_of(self.name, options, target if method else None)
         self.plain: Configured[..., Any] = Configured(self, UNSAID)
         self._function = function
         self._method = method
@@ -177,9 +180,13 @@ class JobFunction(Generic[P, R, C]):
             queue, priority, expires_in: instead of the job's own.
             job_id: an id of your own: while it is known, the same is not enqueued twice.
             metadata: any value, kept beside the arguments.
+            debounce: seconds (or a timedelta) that it waits; with a `job_id`. As long as it does, the same
+                call again gives it the newer arguments and lets it wait as long anew.
+            debounce_max: so long after the first of these calls it runs in any case.
 
         Raises:
             TypeError: there is no such option, or a value has the wrong type.
+            ValueError: out of its range, or options that do not go together.
         """
         return self._plain.set(**options)
 

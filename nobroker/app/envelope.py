@@ -6,7 +6,8 @@ there. The others are fields of `Call`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from nobroker.app.serializers import Serializers
@@ -33,6 +34,8 @@ class Call(NamedTuple):
 
 
 MARKS: Final = Call._fields[3:]
+_AT_ONCE: Final = 1000
+"""Calls of which the arguments are looked at together."""
 
 
 def seal(serializers: Serializers, call: Call, marks: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -55,6 +58,28 @@ def seal(serializers: Serializers, call: Call, marks: Mapping[str, Any] | None =
     if marks:
         payload.update(marks)
     return payload
+
+
+def seal_all(serializers: Serializers, calls: Sequence[Call]) -> list[dict[str, Any]]:
+    """The payloads of many calls.
+
+    Raises:
+        SerializationError: as `seal`.
+    """
+    payloads: list[dict[str, Any]] = []
+    for at in range(0, len(calls), _AT_ONCE):
+        some = calls[at : at + _AT_ONCE]
+        values = chain(chain.from_iterable(call.args for call in some), (call.kwargs for call in some))
+        if serializers.leaves_alone(values):
+            payloads += [
+                {"job": call.name, "args": list(call.args), "kwargs": call.kwargs}
+                if call.kwargs
+                else {"job": call.name, "args": list(call.args)}
+                for call in some
+            ]
+        else:
+            payloads += [seal(serializers, call) for call in some]
+    return payloads
 
 
 def with_ended(payload: dict[str, Any], ended: Any) -> dict[str, Any]:

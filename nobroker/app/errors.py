@@ -28,6 +28,21 @@ class BatchFinishedError(NobrokerError):
     """The batch is over, so nothing can join it. Nothing was enqueued."""
 
 
+class LimitError(NobrokerError, ValueError):
+    """A function that says the key or the number of a limit raised, or gave something that can't be one.
+    Nothing was enqueued.
+
+    Attributes:
+        job: the name of the job.
+        option: which function.
+    """
+
+    def __init__(self, job: str, option: str, problem: str) -> None:
+        super().__init__(f"{option} of {job} {problem}; nothing was enqueued")
+        self.job = job
+        self.option = option
+
+
 class JobFailedError(NobrokerError):
     """The job whose result was asked for is dead.
 

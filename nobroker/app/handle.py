@@ -19,6 +19,8 @@ R = TypeVar("R")
 
 DISCARDED: Final = "discarded"
 """Name of the tag that a discarded job's reason is kept under, as its result."""
+KEPT_OUT: Final = "a limit with the choice discard kept it out: as many jobs of its key were there already"
+"""Why a job is not on the queue that a limit discarded."""
 _LOOK_S: Final = 0.001
 _LOOK_MOST_S: Final = 0.05
 
@@ -39,8 +41,8 @@ class JobHandle(Generic[R]):
     """One enqueued job.
 
     Attributes:
-        created: False when the job was not enqueued: its ``job_id`` was known already, or a hook raised
-            `AbortEnqueue` (then there is no `id` either).
+        created: False when the job was not enqueued: its ``job_id`` was known already; or a hook raised
+            `AbortEnqueue`, or a limit keeps it out (then there is no `id` either, and `discarded` says so).
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class JobHandle(Generic[R]):
         self._serializers = serializers
         self._id = job_id
         self._why_none = why_none
+        self._kept_out = False
         self.created = created
 
     @property
@@ -129,11 +132,13 @@ class JobHandle(Generic[R]):
 
     @property
     def discarded(self) -> str | None:
-        """Why the job was discarded; None when it was not.
+        """Why the job was discarded, by a rule of its own or by a limit; None when it was not.
 
         Raises:
             JobNotFoundError: as `job`.
         """
+        if self._kept_out:
+            return self._why_none
         return discard_reason(self.job().result)
 
     def cancel(self) -> Job:
@@ -158,8 +163,17 @@ class JobHandle(Generic[R]):
     def _enqueued(self, job_id: str, *, created: bool) -> None:
         self._id, self.created = job_id, created
 
-    def _not_enqueued(self, why: str) -> None:
-        self._why_none, self.created = why, False
+    def _not_enqueued(self, why: str, *, kept_out: bool = False) -> None:
+        self._why_none, self._kept_out, self.created = why, kept_out, False
+
+
+def handle_of(queue: Callable[[], Queue], serializers: Serializers, job: Job) -> JobHandle[Any]:
+    """The handle of a job as an enqueue has given it."""
+    if job.created or job.seq:
+        return JobHandle(queue, serializers, job.id, created=job.created)
+    handle: JobHandle[Any] = JobHandle(queue, serializers, None)
+    handle._not_enqueued(KEPT_OUT, kept_out=True)
+    return handle
 
 
 def discarded(reason: str) -> dict[str, Any]:
@@ -199,4 +213,4 @@ class Handles(Sequence[JobHandle[Any]]):
         return f"<{len(self)} job handles>"
 
     def _handle(self, job: Job) -> JobHandle[Any]:
-        return JobHandle(self._queue, self._serializers, job.id, created=job.created)
+        return handle_of(self._queue, self._serializers, job)

@@ -175,7 +175,7 @@ class Recurring:
             now = int(self._now())
             if place is None or not pauses or place.tick >= now:
                 break
-            if ticks.move(self.queue, place.next(now, place.schedule, None)):
+            if ticks.move(self.queue, place.next(now, place.schedule)) is not None:
                 break
         ticks.put_away(self.queue, pauses)
 

@@ -105,7 +105,7 @@ class Scheduler:
             place = ticks.Place(task.name, 0, moment, schedule, None)
             return self._moved(task, place, [], now)
         if fresh and place.schedule != schedule:  # by the old one nothing was missed, by the new one neither
-            return self._moved(task, place.next(max(moment, place.tick), schedule, None), [], now)
+            return self._moved(task, place.next(max(moment, place.tick), schedule), [], now)
         if fresh and place.tick > now + _AHEAD_S:
             _log.warning(
                 "event=recurring.ahead task=%s until=%s: the clock once stood there; nothing is due before",
@@ -123,12 +123,14 @@ class Scheduler:
             due_at = task.schedule.next(tick)
             self._resting[task.name] = place, due_at
             return due_at
-        jobs = [self._job(task, one) for one in chosen]
-        last = ticks.Run(chosen[-1], _job_id(task, chosen[-1]), now) if chosen else None
-        return self._moved(task, place.next(tick, schedule, last), jobs, now)
+        runs = [(ticks.Run(one, _job_id(task, one), now), self._job(task, one)) for one in chosen]
+        return self._moved(task, place.next(tick, schedule), runs, now)
 
-    def _moved(self, task: Task, place: ticks.Place, jobs: list[NewJob], now: float) -> float:
-        if not ticks.move(self._queue, place, jobs):
+    def _moved(
+        self, task: Task, place: ticks.Place, due: list[tuple[ticks.Run, NewJob]], now: float
+    ) -> float:
+        jobs = ticks.move(self._queue, place, due)
+        if jobs is None:
             return now  # somebody else was first: look at what there is now
         self._begun.add(task.name)
         for job in jobs:

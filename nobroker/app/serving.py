@@ -9,8 +9,10 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from nobroker.app.alone import Gate
 from nobroker.app.context import JobContext
 from nobroker.app.definition import Definition
+from nobroker.app.envelope import name_in
 from nobroker.app.queue_lists import lanes_of
 from nobroker.app.scheduler import Scheduler
 from nobroker.app.watching import Usher
@@ -85,12 +87,13 @@ class Service:
         self._heartbeat_interval = heartbeat_interval
         self._metrics_dir = metrics_dir
         self.meter = app._meter()
-        handler: Handler = self.meter.measured(partial(app.runner, stopping=self._is_stopping))
+        self._gate = Gate(self._is_stopping)
+        self._measured: Handler = self.meter.measured(partial(app.runner, stopping=self._is_stopping))
         self._total = WorkerStats()
         self._added: WorkerStats | None = None  # counts that are in the total
         self.worker = Worker(
             app.queue,
-            handler if wrap is None else wrap(handler),
+            self._perform if wrap is None else wrap(self._perform),
             concurrency=threads,
             batch=batch,
             idle_timeout=0.0 if once else None,
@@ -160,6 +163,13 @@ class Service:
             self.scheduler.look()
             return nullcontext()
         return self.scheduler.beside()
+
+    def _perform(self, job: Job) -> Any:
+        """One run, when it may begin: a job that is exclusive runs alone in this process."""
+        name = name_in(job.payload)
+        definition = None if name is None else self.app.jobs.get(name)
+        alone = definition is not None and definition.options.exclusive is True
+        return self._gate.passed(alone, lambda: self._measured(job))
 
     def _is_stopping(self) -> bool:
         return self.worker.stopping

@@ -35,12 +35,16 @@ class Stage:
         clock: its clock; it begins at the real time, since code under test makes dates from the machine's.
         lock: around calls of the queue and the clock that belong together; never around code of jobs.
         enqueued: all jobs that came, in order.
+        runs: how many jobs have run.
     """
 
     def __init__(self, app: App) -> None:
         self.lock = threading.RLock()
         self.clock = ManualClock(SystemClock().wall_us() / 1e6)
         self.enqueued: list[Job] = []
+        self.runs = 0
+        self._blocked: list[Job] = []
+        self._leased_at: dict[str, list[float]] = {}  # by the keys of rates
         self._app = app
         self._held: dict[str, Job] = {}
         self._own = threading.local()
@@ -51,6 +55,7 @@ class Stage:
         except BaseException:
             self._directory.cleanup()
             raise
+        app._limit_queues(self.queue)
         self._usher = Usher(self.queue)
 
     def close(self) -> None:
@@ -81,6 +86,11 @@ class Stage:
             self.enqueued += created
         self._own.fresh = [*getattr(self._own, "fresh", []), *created]
 
+    def replaced(self, job: Job) -> None:
+        """Called by the queue when a job that waits has got newer arguments."""
+        with self.lock:
+            self.enqueued = [job if one.seq == job.seq else one for one in self.enqueued]
+
     def fresh(self) -> list[Job]:
         """What the calling thread has enqueued since it asked last."""
         found: list[Job] = getattr(self._own, "fresh", [])
@@ -98,6 +108,7 @@ class Stage:
         with self.lock:
             self.enqueued.clear()
             self.queue.purge()
+            self._blocked.clear()
 
     # -- taking jobs
 
@@ -109,14 +120,14 @@ class Stage:
         """
         with self.lock:
             while True:
-                job = self.queue.lease_one()
+                job = self._lease(None)
                 if job is not None:
                     self._held[job.id] = job
                     return job
                 if self.usher_moved():
                     continue
                 now = self.now()
-                due = [one.available_at for one in self.waiting() if not records.is_held(one)]
+                due = [self._due(one) for one in self.waiting() if not records.is_held(one)]
                 later = [at for at in due if at > now]
                 if not advance or not later:
                     return None
@@ -135,20 +146,50 @@ class Stage:
         return found is not None and records.is_held(found)
 
     def _take(self, job: Job) -> Job | None:
-        """Lease this job, when it is due or will be; None when it is over, or its queue is paused."""
+        """Lease this job, when it is due or will be; None when it is over, or must wait for something else
+        than time: a paused queue, or a limit.
+        """
         with self.lock:
-            found = records.found(self.queue, job.id)
-            if found is None or found.state is not JobState.READY:
-                return None
-            if found.available_at > self.now():
-                self.advance(found.available_at - self.now() + _TICK_S)
             passed: list[Job] = []
-            while (held := self.queue.lease_one(lanes=[job.lane])) is not None and held.id != job.id:
-                passed.append(held)
+            found = records.found(self.queue, job.id)
+            while found is not None and found.state is JobState.READY:
+                due = self._due(found)
+                if due > self.now():
+                    self.advance(due - self.now() + _TICK_S)
+                while (held := self._lease([job.lane])) is not None and held.id != job.id:
+                    passed.append(held)
+                    self._held[held.id] = held
+                if held is not None:
+                    found, self._held[held.id] = held, held
+                elif self._due(found) <= self.now():
+                    self._blocked.append(found)
+                    break
+            for other in passed:
+                self._held.pop(other.id, None)
             self.queue.release_many(passed)
-            if held is not None:
-                self._held[held.id] = held
-            return held
+            return found if found is not None and found.state is JobState.LEASED else None
+
+    def blocked(self) -> list[Job]:
+        """The jobs that something else than time held back, once."""
+        with self.lock:
+            found, self._blocked = self._blocked, []
+            return found
+
+    def _lease(self, lanes: list[str] | None) -> Job | None:
+        job = self.queue.lease_one(lanes=lanes)
+        if job is not None:
+            for key, *_ in _rates(job):
+                self._leased_at.setdefault(key, []).append(self.now())
+        return job
+
+    def _due(self, job: Job) -> float:
+        """When a job is due, and its rates have room for it."""
+        moments = [job.available_at]
+        for key, most, duration, _ in _rates(job):
+            leased_at = self._leased_at.get(key, [])
+            if len(leased_at) >= most:
+                moments.append(leased_at[-most] + duration + _TICK_S)
+        return max(moments)
 
     def give_back(self, job: Job) -> None:
         with self.lock:
@@ -180,6 +221,7 @@ class Stage:
         if once and unhandled is not None:
             error = Failed(unhandled, dead=True)
         with self.lock:
+            self.runs += 1
             self._held.pop(job.id, None)
             try:
                 _record(self.queue, job, value, error, stats)
@@ -209,6 +251,8 @@ class _StageQueue(Queue):
     def enqueue(self, payload: Any, **options: Any) -> Job:
         job = super().enqueue(payload, **options)
         self._stage.added([job])
+        if options.get("debounce") is not None and not job.created:
+            self._stage.replaced(job)
         return job
 
     def enqueue_many(self, payloads: Any, **options: Any) -> Sequence[Job]:
@@ -220,6 +264,11 @@ class _StageQueue(Queue):
         added = super().enqueue_all(jobs, **options)
         self._stage.added(added)
         return added
+
+
+def _rates(job: Job) -> list[list[Any]]:
+    found: list[list[Any]] = (job.limits or {}).get("rates", [])
+    return found
 
 
 def _record(queue: Queue, job: Job, value: Any, error: BaseException | None, stats: WorkerStats) -> None:

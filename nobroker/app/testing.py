@@ -62,7 +62,8 @@ class AppTesting:
         app: the application.
         mode: ``"hold"``: jobs wait for `drain`. ``"inline"``: each runs where it is enqueued, in that thread,
             with its retries, for which the clock is moved; what no rule of the job deals with is raised
-            there, after this one try, and the job is dead.
+            there, after this one try, and the job is dead. One that a limit holds back, because of the job
+            that enqueues it, runs when that one has ended; for rates, the clock is moved.
 
     Attributes:
         app: as given.
@@ -98,6 +99,8 @@ class AppTesting:
             raise RuntimeError("blocks of app.testing() must end in the reverse order of their beginning")
         self.app._testing, self.app._clock = self._outer
         self._stage = None
+        if self.app._testing is None and self.app._opened is not None:
+            self.app._limit_queues(self.app._opened)  # what was said of queues meanwhile
         stage.close()
 
     @property
@@ -253,6 +256,7 @@ class AppTesting:
             return
         errors: list[BaseException] = []
         while True:
+            runs = stage.runs
             held: list[Job] = []
             ready: list[Job] = []
             for job in fresh:
@@ -263,6 +267,8 @@ class AppTesting:
                     errors.append(error)
             moved = stage.usher_moved()
             fresh = held + stage.fresh()
+            if moved or stage.runs != runs:
+                fresh += stage.blocked()
             if not ready and not moved:
                 break
         if errors[1:]:

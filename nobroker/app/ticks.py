@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from nobroker.app.records import FAR_S, TICKS_LANE, cancel
-from nobroker.errors import JobExistsError
+from nobroker.errors import JobExistsError, JobsDiscardedError
 from nobroker.job import JobState, NewJob
 from nobroker.queue import Queue
 
@@ -74,8 +74,8 @@ class Place(NamedTuple):
     def id(self) -> str:
         return f"recurring+{self.task}+{self.number}"
 
-    def next(self, tick: int, schedule: str, last: Run | None) -> Place:
-        return Place(self.task, self.number + 1, tick, schedule, last or self.last)
+    def next(self, tick: int, schedule: str) -> Place:
+        return Place(self.task, self.number + 1, tick, schedule, self.last)
 
     def record(self) -> NewJob:
         content = {"number": self.number, "tick": self.tick, "schedule": self.schedule}
@@ -113,22 +113,31 @@ class Board:
             self.stale += [job_id for _, job_id in sorted(found)[:-_KEPT]]
 
 
-def move(queue: Queue, place: Place, jobs: Iterable[NewJob] = ()) -> bool:
-    """Write a place, and enqueue jobs with it. A job that is known already is left out.
+def move(queue: Queue, place: Place, due: Iterable[tuple[Run, NewJob]] = ()) -> list[NewJob] | None:
+    """Write a place, and enqueue the jobs of ticks with it. A job that is known already is left out, and so
+    is one that a limit keeps out.
+
+    Args:
+        due: ascending; the last of those that are on the queue becomes the last of the place.
 
     Returns:
-        False: somebody else wrote this place; nothing was written.
+        Those enqueued. None: somebody else wrote this place; nothing was written.
     """
-    chosen = list(jobs)
+    chosen = list(due)
+    last = chosen[-1][0] if chosen else None
     while True:
+        written = place if last is None else place._replace(last=last)
         try:
-            queue.enqueue_all([place.record(), *chosen], all_new=True)
+            queue.enqueue_all([written.record(), *(job for _, job in chosen)], all_new=True)
         except JobExistsError as error:
             if error.job_id == place.id:
-                return False
-            chosen = [job for job in chosen if job.job_id != error.job_id]
+                return None
+            chosen = [one for one in chosen if one[1].job_id != error.job_id]
+        except JobsDiscardedError as error:
+            chosen = [one for index, one in enumerate(chosen, 1) if index not in error.jobs]
+            last = chosen[-1][0] if chosen else None
         else:
-            return True
+            return [job for _, job in chosen]
 
 
 def pause(queue: Queue, task: str, now: float) -> None:

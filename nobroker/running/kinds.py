@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
-from nobroker.app.queue_lists import pattern
-
 LONGEST_S: Final = 366 * 86400.0
 SHORTEST_S: Final = 0.001
 SMALLEST_BYTES: Final = 2**20
@@ -174,6 +172,8 @@ class Queues(NamedTuple):
     metavar: str = "A,B*"
 
     def __call__(self, value: Any) -> tuple[str, ...]:
+        from nobroker.app.queue_lists import pattern  # with it comes the whole job layer, which no help needs
+
         if isinstance(value, str):
             parts = value.split(",")
         elif isinstance(value, Iterable) and not isinstance(value, (bytes, dict)):

@@ -25,7 +25,7 @@ from itertools import repeat
 from sortedcontainers import SortedList
 
 from nobroker.state.codes import DELAYED, READY, RETRY, RETRY_LATER
-from nobroker.state.gates import Group
+from nobroker.state.gates import Gate, Group
 from nobroker.state.numbers import each
 from nobroker.state.runs import SMALL, Run
 from nobroker.state.taking import Piece, Taking
@@ -156,9 +156,13 @@ class ReadyIndex(Taking):
 
     def put_back(self, pieces: Iterable[Piece]) -> None:
         """Undo a `take` that came to nothing."""
+        gates: dict[Gate, None] = {}
         for piece in pieces:
             avails = iter(piece.avail if isinstance(piece.avail, list) else repeat(piece.avail))
             for seq in each(piece.spans):
+                group = self.of.get(seq)
+                if group is not None:
+                    gates.update(dict.fromkeys(group.gates))
                 if self._pages.code(seq) == RETRY:
                     self.add_own(seq, later=False)
                 else:
@@ -171,4 +175,6 @@ class ReadyIndex(Taking):
                         1,
                         next(avails),
                     )
-                    self.add_run(Run(*own, group=self.of.get(seq)))
+                    self.add_run(Run(*own, group=group))
+        for gate in gates:
+            self._freed(gate)

@@ -121,7 +121,7 @@ class Taking(Parking):
             return self._own_piece(seq)
         piece = self._take_run(run, count, limit)
         if run.low >= run.high:
-            self._drop_first(rows)
+            self._drop_first(rows, run)
         return piece
 
     def _take_first(self, lanes: Selection) -> Piece | None:
@@ -145,7 +145,7 @@ class Taking(Parking):
             return None
         run.low = low + 1
         if run.low == run.high:
-            self._drop_first(rows)
+            self._drop_first(rows, run)
         return Piece([seq, seq], 1, run.lane, -run.nprio, run.max_attempts, run.expires, avail)
 
     def has_ready(self, lanes: Selection, paused: frozenset[str | None]) -> bool:
@@ -283,7 +283,7 @@ class Taking(Parking):
                 continue
             self._skip(run)
             if run.low >= run.high:
-                self._drop_first(rows)
+                self._drop_first(rows, run)
                 continue
             key = run.key()
             if len(rows) == 1 or key < rows[1][:3]:
@@ -311,13 +311,12 @@ class Taking(Parking):
                 return oldest.key
         return None
 
-    def _drop_first(self, rows: SortedList[Row]) -> None:
-        """Let go of a run that is used up, its arrays included."""
-        run = rows.pop(0)[3]
-        if isinstance(run, Run):
-            key = (run.group or run.lane, -run.nprio, run.max_attempts)
-            if self._tails.get(key) is run:
-                del self._tails[key]
+    def _drop_first(self, rows: SortedList[Row], run: Run) -> None:
+        """Let go of the first row, a run that is used up, its arrays included."""
+        rows.pop(0)
+        key = (run.group or run.lane, -run.nprio, run.max_attempts)
+        if self._tails.get(key) is run:
+            del self._tails[key]
 
     def _skip(self, run: Run) -> None:
         """Move a run's front past jobs that no longer wait."""

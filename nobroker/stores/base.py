@@ -104,7 +104,9 @@ class Store(Protocol):
         """
 
     def enqueue_all(self, groups: Sequence[NewJobs], all_new: bool) -> list[Job]:
-        """Jobs of several kinds, in order: all or none. With `all_new`, no id may be known or repeated."""
+        """Jobs of several kinds, in order: all or none. With `all_new`, no id may be known or repeated, and
+        no limit may keep one out.
+        """
 
     def lease(
         self,

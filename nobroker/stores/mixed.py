@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from nobroker.errors import JobExistsError
+from nobroker.errors import JobExistsError, JobsDiscardedError
 from nobroker.job import Job, JobState
 from nobroker.state.machine import Head
 from nobroker.state.owned import id_digests
@@ -35,7 +35,8 @@ class MixedEnqueuer:
         """Add jobs that are not known yet, each id once.
 
         Raises:
-            JobExistsError: with `all_new`, when an id is known or repeated; nothing was added.
+            JobExistsError, JobsDiscardedError: with `all_new`, when an id is known or repeated, or a limit
+                keeps a job out; nothing was added.
         """
         session = self._session
         ids = list(_own(groups))
@@ -50,13 +51,17 @@ class MixedEnqueuer:
                 fresh = len(first_at) == len(ids)
                 existing = {job_id: self._lookup.job(seq, now) for job_id, seq in known.items()}
             end = session.log.position
-            if fresh or not all_new:
+            kept_out = self._kept_out(groups, now) if fresh and all_new else []
+            if not kept_out and (fresh or not all_new):
                 new = groups if fresh else _not_known(groups, known)
                 if new:
                     end = self.append(new, now, made)
         session.log.wait_durable(end)
         if not fresh and all_new:
             raise self._exists(ids, known)
+        if kept_out:
+            message = f"limits keep {len(kept_out):,} of the jobs out; none of them was added"
+            raise JobsDiscardedError(f"{message} to {session.log.path}", kept_out)
         jobs: Iterator[Job] = chain.from_iterable(made)
         return list(jobs) if fresh else list(_answers(groups, jobs, existing))
 
@@ -87,6 +92,16 @@ class MixedEnqueuer:
         end = session.append(parts)
         session.log.notify()
         return end
+
+    def _kept_out(self, groups: Sequence[NewJobs], now: int) -> list[int]:
+        """Indexes of the jobs that their limits would keep out."""
+        self._session.state.ready.now = now
+        found: list[int] = []
+        start = 0
+        for new, room in zip(groups, self._rooms(groups), strict=True):
+            found += range(start + room, start + new.count)
+            start += new.count
+        return found
 
     def _rooms(self, groups: Sequence[NewJobs]) -> Iterator[int]:
         """How many jobs of each group their limits let in."""

@@ -142,7 +142,7 @@ class Producing(Face):
         Args:
             jobs: any iterable; it is walked before anything is locked. Neighbours whose options are equal,
                 but perhaps for ids and delays, share records.
-            all_new: write nothing when an id is known already, or repeated.
+            all_new: write nothing when an id is known already, or repeated, or a limit discards a job.
 
         Returns:
             One `Job` for each, in order; known ids and repeats with `created=False`. The sequence numbers of
@@ -152,6 +152,7 @@ class Producing(Face):
             TypeError, ValueError: names the job and the option, as `jobs[3].delay`; or more than 256 MiB.
             SerializationError: a value is not stored, as `jobs[3].payload`.
             JobExistsError: `all_new`, and an id was not; nothing was written.
+            JobsDiscardedError: `all_new`, and limits keep jobs out; nothing was written.
             QueueFullError: the log would pass `max_bytes`.
         """
         arguments.flag("all_new", all_new)

@@ -174,6 +174,8 @@ class Runner:
         self.results.append((mutant, result, tests))
         if result == SURVIVED:
             print(_line(mutant, tests), flush=True)
+        if len(self.results) % 25 == 0:
+            print(f"{len(self.results)} changes were tried", flush=True)
 
 
 def _look(session: pytest.Session, tests: Iterable[int], paths: list[str], target: Path) -> int:

@@ -19,7 +19,7 @@ import nobroker
 import nobroker_mmap
 from nobroker import NobrokerError
 from nobroker.state.ready import ReadyIndex
-from nobroker.stores import whole
+from nobroker.stores import whole as whole_jobs
 from nobroker.stores.moving import Mover
 from nobroker_mmap import locking, offsets, opening, record, snapshot
 from nobroker_mmap.control import ControlPage
@@ -106,6 +106,7 @@ def plant() -> Iterator[Callable[[str], None]]:
         ("page_of_another_boot_believed", "openings"),
         ("group_without_end", "verbs"),
         ("group_that_ends_early", "verbs"),
+        ("leftovers_stay", "deaths"),
     ],
 )
 def test_power_loss_is_seen(
@@ -236,7 +237,7 @@ def test_a_short_segment_that_is_filled_up(
 
 
 PLANTED = {
-    "moved jobs lose their state": (whole, "_override", lambda session, seq, avail, wall: {}),
+    "moved jobs lose their state": (whole_jobs, "_override", lambda session, seq, avail, wall: {}),
     "jobs are dropped with their segment": (Mover, "_may_go", lambda self, seq, code, now: True),
     "jobs are not moved": (Mover, "_sort_out", lambda self, work, bundle, first, stop, now: None),
 }

@@ -37,7 +37,7 @@ def test_the_examples_load(tmp_path: Path) -> None:
     shop, keyed = EXAMPLES
     (tmp_path / "queue.yml").write_text(shop)
     first, second = load(tmp_path, environment={}).config.workers
-    assert first == WorkerConfig(queues=("urgent", "mail*", "*"), threads=8)
+    assert first == WorkerConfig(queues=("urgent", "mail*", "default"), threads=8)
     assert second.memory_recycle_at == 2**29
     (tmp_path / "queue.yml").write_text(keyed)
     start = load(tmp_path, environment={}).config

@@ -90,7 +90,7 @@ def test_rows_that_are_used_up_are_left_out() -> None:
     assert order(again) == []
     run = next(item for item in carried(full())[1:] if item[0] == "r")
     head = carried(State())[0]
-    empty = restore([head, [*run[:6], 0, *run[7:9], None, None]])
+    empty = restore([head, [*run[:6], 0, *run[7:9], None, None, None]])
     assert empty is not None
     assert (empty.ready.lanes, order(empty)) == ({}, [])
 
