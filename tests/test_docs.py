@@ -225,6 +225,7 @@ CLASSES = (
     nobroker.Worker,
     nobroker.Job,
     nobroker.NewJob,
+    nobroker.Lanes,
     nobroker.BackoffPolicy,
     nobroker.QueueStats,
     nobroker.WorkerStats,

@@ -35,7 +35,7 @@ def name_of(requirement: str) -> str:
 def test_dependencies_are_the_core_and_the_two_of_the_command_line(project: dict[str, Any]) -> None:
     assert {name_of(r) for r in project["dependencies"]} == CORE_DEPENDENCIES | {"click", "rich"}
     assert set(project["optional-dependencies"]) == {
-        "test", "faults", "dev", "examples", "fast", "schedules",
+        "test", "faults", "dev", "examples", "fast", "schedules", "yaml",
     }  # fmt: skip
     assert project["requires-python"] == ">=3.11"
     assert project["license"] == "MIT"

@@ -31,8 +31,8 @@ def need_yaml(what: str, extra: str) -> None:
         raise MissingExtraError(f"{what} need PyYAML: pip install 'nobroker[{extra}]'") from error
 
 
-def read_text(path: str) -> str:
-    """The text of a file.
+def read_text(path: str, most_bytes: int = MOST_BYTES) -> str:
+    """The text of a file, of so many bytes at most.
 
     Raises:
         OSError: it can't be read.
@@ -43,8 +43,8 @@ def read_text(path: str) -> str:
         raise ValueError("it is a directory")
     if not stat.S_ISREG(found.st_mode):
         raise ValueError("it is no file")
-    if found.st_size > MOST_BYTES:
-        raise ValueError(f"it has {found.st_size:,} bytes; {MOST_BYTES:,} are enough")
+    if found.st_size > most_bytes:
+        raise ValueError(f"it has {found.st_size:,} bytes; {most_bytes:,} are enough")
     try:
         return Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

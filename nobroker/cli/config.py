@@ -45,7 +45,7 @@ def cli(settings: Settings, config: str | None, as_file: bool, **said: Any) -> i
                 "environment": found.environment,
                 "forced_queue": found.forced,
                 "config": as_document(found.config),
-                "origins": found.origins,
+                "origins": _origins(found),
                 "warnings": list(found.warnings),
             }
         )
@@ -62,8 +62,21 @@ def _print(found: Loaded) -> None:
     if found.forced is not None:
         head["all queues"] = f"{found.forced} ({FORCE})"
     output.pairs(head)
-    rows = [(key, _cell(key, found), origin) for key, origin in found.origins.items()]
+    rows = [(key, _cell(key, found), origin) for key, origin in _origins(found).items()]
     output.table(("KEY", "VALUE", "FROM"), rows)
+
+
+def _origins(found: Loaded) -> dict[str, str]:
+    """Who says what, with arguments as they are typed here."""
+    from nobroker.running.settings import ALL
+    from nobroker.running.sources import ARGUMENT
+
+    options = {setting.key: setting.option for setting in ALL}
+    return {
+        key: options[key.rpartition(".")[2]] if origin == ARGUMENT else origin
+        for key, origin in found.origins.items()
+        if key != "once"
+    }
 
 
 def _cell(key: str, found: Loaded) -> str:

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
-from nobroker.app.queue_lists import pattern
-
 LONGEST_S: Final = 366 * 86400.0
 SHORTEST_S: Final = 0.001
 SMALLEST_BYTES: Final = 2**20
@@ -153,16 +151,17 @@ class Bytes(NamedTuple):
 
 
 class Never(NamedTuple):
-    """Something, or nothing: null, and as text ``none``."""
+    """Something, or nothing: null, and a word for that as text."""
 
     kind: Any
+    word: str | None = "none"
 
     @property
     def metavar(self) -> str:
-        return f"{self.kind.metavar}|none"
+        return self.kind.metavar if self.word is None else f"{self.kind.metavar}|{self.word}"
 
     def __call__(self, value: Any) -> Any:
-        if value is None or (type(value) is Text and value.strip().lower() == "none"):
+        if value is None or (type(value) is Text and value.strip().lower() == self.word):
             return None
         return self.kind(value)
 
@@ -173,6 +172,8 @@ class Queues(NamedTuple):
     metavar: str = "A,B*"
 
     def __call__(self, value: Any) -> tuple[str, ...]:
+        from nobroker.app.queue_lists import pattern  # with it comes the whole job layer, which no help needs
+
         if isinstance(value, str):
             parts = value.split(",")
         elif isinstance(value, Iterable) and not isinstance(value, (bytes, dict)):

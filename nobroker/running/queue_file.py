@@ -26,6 +26,7 @@ from nobroker.running.settings import SCHEDULER, TOP, TOP_KEYS, WORKER, Setting
 
 DEFAULT: Final = "default"
 """Of a file that is keyed by environment: what the others are laid over."""
+_MOST_BYTES: Final = 2**20
 _EMPTY: Final = f"it is empty; it may say {', '.join(TOP_KEYS)}"
 _VARIABLE = re.compile(r"\$(?:\$|(\w+)|\{(\w+)(?::-([^}]*))?\}|)", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9]\d*)")
@@ -114,7 +115,7 @@ class _Reader:
     def _root(self) -> Node | None:
         """The mapping that the file is; None, refused, when it is none."""
         try:
-            text = read_text(self._path)
+            text = read_text(self._path, _MOST_BYTES)
         except (OSError, ValueError) as error:
             self._refuse(f"can't be read: {getattr(error, 'strerror', None) or error}")
             return None

@@ -66,7 +66,7 @@ WORKER: Final = (
 )
 SCHEDULER: Final = (
     Setting("enabled", Flag(), "Whether recurring tasks are enqueued here.", "scheduler"),
-    Setting("recurring", Never(FileName()), "File of recurring tasks."),
+    Setting("recurring", Never(FileName(), word=None), "File of recurring tasks."),
 )
 TOP: Final = (
     Setting("start_method", Choice(START_METHODS), "How processes are made."),

@@ -39,6 +39,7 @@ CONTRACT = [
     "backup",
     "work",
     "run",
+    "config",
     "recurring",
     "bench",
     "demo",

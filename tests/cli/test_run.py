@@ -160,6 +160,29 @@ def test_only_the_queues_that_were_named(project: Project) -> None:
     assert [job.state for job in project.jobs()] == ["done", "ready"]
 
 
+def test_what_is_not_typed_is_said_by_the_environment_and_the_file(project: Project) -> None:
+    project.python("send.perform_later('ann')", "fail.perform_later('no')", "app.queue.enqueue('raw')")
+    (project.home / "queue.yml").write_text('workers: [{queues: "ma*"}]')
+    assert project("--json", "run", "shop", "--once").json["succeeded"] == 1
+    ran = project("--json", "run", "shop", "--once", NOBROKER_QUEUES="*", NOBROKER_QUEUE="x")
+    assert ran.json["failed"] == 1
+    assert "event=run.config_doubtful nobody reads NOBROKER_QUEUE; did you mean NOBROKER_QUEUES?" in ran.err
+    assert sorted((job.lane, str(job.state)) for job in project.jobs()) == [
+        ("", "ready"),
+        ("default", "dead"),
+        ("mails", "done"),
+    ]
+
+
+def test_everything_in_one_queue(project: Project) -> None:
+    project.env["NOBROKER_FORCE_QUEUE"] = "branch_x"
+    project.python("send.perform_later('ann')", "last.perform_later(0)")
+    ran = project("--json", "run", "shop", "--once", "--queues", "mails")
+    assert ran.json["succeeded"] == 2
+    assert "queues=branch_x threads=1" in ran.err
+    assert {job.lane for job in project.jobs()} == {"branch_x"}
+
+
 def test_threads_and_batches(project: Project) -> None:
     project.python("app.perform_all_later([Report.build() for _ in range(3)])")
     assert project("--json", "run", "shop", "--once", "--threads", "3").json["succeeded"] == 3
@@ -243,7 +266,7 @@ def test_a_job_that_ends_the_program(project: Project) -> None:
         (["shop", "--queues", "m*s"], "--queues: 'm*s': an asterisk stands at the end of a name only"),
         (["shop", "--shutdown-timeout", "soon"], "--shutdown-timeout: it is seconds, or such as 5s"),
         (["shop", "--config", "none.yml"], "--config: there is no file 'none.yml'"),
-        (["shop", "--config", "wrong.yml"], "wrong.yml, line 2, workers[0].thread: there is no such key; did"),
+        (["shop", "--config", "wrong.yml"], "wrong.yml, line 2, workers[0].thread: there is no such key"),
         (["no_such_package", "--config", "wrong.yml"], "wrong.yml, line 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

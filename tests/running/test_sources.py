@@ -105,6 +105,15 @@ def test_nothing_said(loaded: Load) -> None:
     assert (found.file, found.environment, found.forced, found.warnings) == (None, "development", None, ())
 
 
+def test_none_as_a_word(loaded: Load) -> None:
+    found = loaded(
+        None, {"NOBROKER_MAX_JOBS": "None"}, memory_recycle_at=Text("none"), recurring=Text("none")
+    )
+    assert found.config.workers == (WorkerConfig(),)
+    assert found.origins["workers[0].max_jobs"] == "NOBROKER_MAX_JOBS"
+    assert found.config.scheduler.recurring == "none", "there may be a file of this name"
+
+
 def test_what_is_empty_says_nothing(loaded: Load) -> None:
     found = loaded("default: {shutdown_timeout: 7}", {"NOBROKER_THREADS": "", "NOBROKER_ENV": ""})
     assert (found.config.workers[0].threads, found.config.shutdown_timeout) == (1, 7.0)
