@@ -25,8 +25,9 @@ _LOOK_S = 0.25
 class Conductor:
     """One run from its start to its end. What a stop does, and what a second signal does, is here."""
 
-    def __init__(self, run: Run, handler: Handler, concurrency: int) -> None:
+    def __init__(self, run: Run, handler: Handler, concurrency: int, *, signals: bool) -> None:
         self._run = run
+        self._look_s = _LOOK_S if signals else None  # what is not a signal rings
         self._durability = Durability(run)
         self._heartbeat = Heartbeat(run)
         self._caller = Caller(handler, run.fail)
@@ -129,7 +130,7 @@ class Conductor:
         """Take one note and act on it; whether all slots have ended."""
         run = self._run
         try:
-            note = run.mailbox.get(timeout=_LOOK_S)
+            note = run.mailbox.get(timeout=self._look_s)
         except Empty:
             note = None
         if note is Note.SIGNAL:
