@@ -86,9 +86,9 @@ class Service:
         self._supervisor = supervisor
         self._heartbeat_interval = heartbeat_interval
         self._metrics_dir = metrics_dir
-        self.meter = app._meter()
         self._gate = Gate(self._is_stopping)
-        self._measured: Handler = self.meter.measured(partial(app.runner, stopping=self._is_stopping))
+        self.meter = app._meter()
+        self._measured = self.meter.measured(partial(app.runner, stopping=self._is_stopping))
         self._total = WorkerStats()
         self._added: WorkerStats | None = None  # counts that are in the total
         self.worker = Worker(
