@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nobroker.running import board as boards
@@ -154,4 +155,5 @@ def _flush() -> None:
     """What is in a buffer would be written once more by each forked child."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            stream.flush()
+            with suppress(OSError, ValueError):  # nobody reads it any more: no reason not to work
+                stream.flush()

@@ -131,3 +131,14 @@ def test_a_program_that_runs_several_processes_hears_what_they_did(trial: Trial)
     trial.until("slow", 1)
     assert running.end() == 0
     assert [line for line in running.log().split() if line.isdigit()] == ["10", "1"]
+
+
+def test_a_closed_output_is_no_reason_not_to_work(trial: Trial) -> None:
+    trial.later("quick", count=3)
+    running = trial.program(
+        "workers=(WorkerConfig(processes=2),), once=True",
+        before="read, write = os.pipe()\nos.close(read)\nos.dup2(write, 1)\nprint('to nobody')",
+        PYTHONUNBUFFERED="",
+    )
+    assert running.end(None) in (0, 120), "120: the interpreter could not write what was left, at its end"
+    assert len(trial.lines("quick")) == 3
