@@ -44,19 +44,23 @@ if TYPE_CHECKING:
         JobTimeoutError,
         LimitError,
         MissingExtraError,
+        NestedRunError,
         RecurringError,
         RecurringTask,
         Rescue,
         ResultTimeoutError,
         Retry,
+        RunFailedError,
         ScheduleError,
         Step,
         StepError,
         UnknownJobError,
+        WorkerDiedError,
         after,
         chain,
         current_job,
     )
+    from nobroker.running.info import CurrentJob, JobSummary, ProcessInfo
     from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
@@ -71,6 +75,7 @@ __all__ = [
     "CompactionResult",
     "ConfigError",
     "CorruptLogError",
+    "CurrentJob",
     "Dead",
     "Discard",
     "DiscoveryError",
@@ -85,6 +90,7 @@ __all__ = [
     "JobInterrupted",
     "JobNotFoundError",
     "JobState",
+    "JobSummary",
     "JobTimeoutError",
     "JobsDiscardedError",
     "Lanes",
@@ -92,9 +98,11 @@ __all__ = [
     "LimitError",
     "LockTimeoutError",
     "MissingExtraError",
+    "NestedRunError",
     "NewJob",
     "NobrokerError",
     "NotLeasedError",
+    "ProcessInfo",
     "Queue",
     "QueueClosedError",
     "QueueFullError",
@@ -105,6 +113,7 @@ __all__ = [
     "RecurringTask",
     "Rescue",
     "ResultTimeoutError",
+    "RunFailedError",
     "Retry",
     "RetryLater",
     "ScheduleError",
@@ -115,6 +124,7 @@ __all__ = [
     "UnknownJobError",
     "Verdict",
     "Worker",
+    "WorkerDiedError",
     "WorkerStats",
     "__version__",
     "after",
@@ -126,6 +136,7 @@ __all__ = [
 
 
 _WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
+_PROCESSES = frozenset({"CurrentJob", "JobSummary", "ProcessInfo"})
 _APPS = frozenset(
     {
         "AbortEnqueue",
@@ -146,15 +157,18 @@ _APPS = frozenset(
         "JobTimeoutError",
         "LimitError",
         "MissingExtraError",
+        "NestedRunError",
         "RecurringError",
         "RecurringTask",
         "Rescue",
         "ResultTimeoutError",
+        "RunFailedError",
         "Retry",
         "ScheduleError",
         "Step",
         "StepError",
         "UnknownJobError",
+        "WorkerDiedError",
         "after",
         "chain",
         "current_job",
@@ -168,6 +182,10 @@ def __getattr__(name: str) -> Any:
         from nobroker import worker
 
         return getattr(worker, name)
+    if name in _PROCESSES:
+        from nobroker.running import info
+
+        return getattr(info, name)
     if name in _APPS:
         from nobroker import app
 

@@ -27,6 +27,7 @@ context.py      the job that is running, as its code sees it; inheritance.py: al
 hooks.py        people's own code around it all
 timeouts.py     stopping jobs that run too long, and giving up those that do not stop
 serving.py      working jobs off in this process; inline.py: running one where it is called
+insight.py      looking at the processes that work
 testing.py      tests of code that enqueues; stage.py: where their jobs run
 events.py       what people's code is told of workers and failures
 discovery.py    importing the modules that jobs are in
@@ -50,12 +51,15 @@ from nobroker.app.errors import (
     JobTimeoutError,
     LimitError,
     MissingExtraError,
+    NestedRunError,
     RecurringError,
     ResultTimeoutError,
+    RunFailedError,
     ScheduleError,
     StepError,
     UnknownJobError,
     UnknownSerializerError,
+    WorkerDiedError,
 )
 from nobroker.app.handle import JobHandle, Progress
 from nobroker.app.recurring import RecurringTask
@@ -83,18 +87,21 @@ __all__ = [
     "JobTimeoutError",
     "LimitError",
     "MissingExtraError",
+    "NestedRunError",
     "PreparedJob",
     "Progress",
     "RecurringError",
     "RecurringTask",
     "Rescue",
     "ResultTimeoutError",
+    "RunFailedError",
     "Retry",
     "ScheduleError",
     "Step",
     "StepError",
     "UnknownJobError",
     "UnknownSerializerError",
+    "WorkerDiedError",
     "after",
     "chain",
     "current_job",

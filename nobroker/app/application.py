@@ -17,6 +17,7 @@ from nobroker.app.enqueueing import Enqueuer
 from nobroker.app.errors import DuplicateJobError
 from nobroker.app.events import Events
 from nobroker.app.handle import JobHandle
+from nobroker.app.insight import Insight
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
 from nobroker.app.queue_limits import QueueLimits
@@ -27,9 +28,9 @@ from nobroker.app.runner import Middleware, Runner
 from nobroker.app.serializers import Serializers
 from nobroker.app.timeouts import ThreadTimeouts, Watch
 from nobroker.app.watching import Usher
+from nobroker.app.working import Working
 from nobroker.clock import SystemClock
 from nobroker.queue import Queue
-from nobroker.worker import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -46,7 +47,7 @@ _QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
 _log = logging.getLogger("nobroker.app")
 
 
-class App(Events, Recurring, QueueLimits):
+class App(Events, Recurring, QueueLimits, Insight, Working):
     """Jobs of one application, and the queue that they travel through.
 
     The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.
@@ -230,29 +231,6 @@ class App(Events, Recurring, QueueLimits):
         self._serializers.add(kind, people.serializer_for(kind, encode, decode, name))
 
     # -- working
-
-    def run(
-        self,
-        *,
-        config: str | os.PathLike[str] | None = None,
-        handle_signals: bool = True,
-        **arguments: Any,
-    ) -> WorkerStats:
-        """Work jobs off, until a signal or `Service.stop`.
-
-        Args:
-            config: the file that says how; None: ``queue.yml``, where there is one.
-            handle_signals: see `Worker`.
-            arguments: what the file may say, before what it says: ``queues``, ``order``, ``threads``,
-                ``scheduler``, ...; and ``once``: work off what is due, then end.
-
-        Raises:
-            TypeError: an argument that there is not.
-            ConfigError: arguments, environment or file say what can't be.
-        """
-        from nobroker.running.starting import run
-
-        return run(self, config, arguments, handle_signals)
 
     def testing(self, mode: str = "hold") -> AppTesting:
         """For tests: a context manager, within which the application has a queue of its own in a directory

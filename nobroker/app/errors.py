@@ -75,6 +75,35 @@ class JobTimeoutError(NobrokerError, TimeoutError):
     job: object = None
 
 
+class WorkerDiedError(NobrokerError):
+    """The process that ran the job has died, by a crash in its code or by a signal. `Retry` and the other
+    rules may name it.
+
+    Attributes:
+        code: the process's exit code; of one that a signal ended, the signal, negative.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RunFailedError(NobrokerError):
+    """`App.run` with several processes did not end as it should.
+
+    Attributes:
+        code: what `nobroker run` would have exited with.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NestedRunError(NobrokerError):
+    """Worker processes start no workers of their own."""
+
+
 class StepError(NobrokerError):
     """The steps of a job do not fit together, or not to those that an earlier run has left."""
 

@@ -25,6 +25,8 @@ COMMANDS = {
     "cancel": "cancel",
     "work": "work",
     "run": "run",
+    "ps": "ps",
+    "top": "top",
     "config": "config",
     "recurring": "recurring",
     "stats": "stats",

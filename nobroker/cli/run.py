@@ -15,6 +15,7 @@ from nobroker.cli.settings import Settings
 if TYPE_CHECKING:
     from nobroker.app import App
     from nobroker.running.config import RunConfig
+    from nobroker.running.forking import Source
     from nobroker.running.sources import Loaded
 
 _log = logging.getLogger("nobroker.run")
@@ -31,6 +32,17 @@ _log = logging.getLogger("nobroker.run")
 @run_options
 @click.option("--once", is_flag=True, help="Work off what is due, then end.")
 @click.option("--app", "chosen", metavar="MODULE:NAME", help="Which application, where there are several.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    default="console",
+    help="Of the log on stderr.  [default: console]",
+)
+@click.option(
+    "--metrics-dir",
+    metavar="DIR",
+    help="Where SIGUSR2 records what jobs take.  [default: beside the queue]",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Also show what other libraries log.")
 def cli(
     settings: Settings,
@@ -38,6 +50,8 @@ def cli(
     config: str | None,
     once: bool,
     chosen: str | None,
+    log_format: str,
+    metrics_dir: str | None,
     verbose: bool,
     **said: Any,
 ) -> int:
@@ -52,40 +66,60 @@ def cli(
     What is not typed is said by the environment (NOBROKER_THREADS and so on), by queue.yml, or by the
     defaults; `nobroker config` shows it.
 
-    SIGINT or SIGTERM: take no more, finish what was begun, end with 0; a second one gives everything back at
-    once. Exit codes: 0 ended as asked, 1 an error, 2 nothing was begun (wrong usage, a configuration that
-    can't be, a package that can't be imported, a directory that can't be used), 75 start me again.
+    \b
+    Signals
+      TERM, INT    take no more, finish what was begun; what has not ended after
+                   --shutdown-timeout is given back; a second one: at once
+      QUIT         give everything back at once
+      USR1, TSTP   be quiet: take no more, and stay
+      USR2         begin to record in a CSV file what each job takes, or end that
+      HUP          of several processes: restart them one by one, without a gap
+
+    \b
+    Exit codes
+      0   ended as asked, or nothing was left to do (--once)
+      1   an error; or jobs had to be given back, a process was lost at the end, or
+          no worker could be kept running
+      2   nothing was begun: wrong usage, a configuration that can't be, a package
+          that can't be imported, a directory that can't be used
+      75  start me again (one process only; a supervisor does it itself)
     """
     from nobroker.cli.applications import load_application, take_file
     from nobroker.cli.working import log_to_stderr
+    from nobroker.running.forking import Source
 
     found = loaded(config, {**said, "once": once})
     app = load_application(packages, chosen)
-    if log_to_stderr(logging.INFO if verbose else logging.WARNING):
+    if log_to_stderr(logging.INFO if verbose else logging.WARNING, json=log_format == "json"):
         logging.getLogger("nobroker").setLevel(logging.INFO)
     take_file(app, found.config.scheduler.recurring)
     _open(app, settings)
+    source = Source(packages, chosen, tuple(app._recurring_files), log_format == "json")
     try:
-        return _run(app, found, settings)
+        return _run(app, found, source, metrics_dir, settings)
     finally:
         app.close()
 
 
-def _run(app: App, found: Loaded, settings: Settings) -> int:
-    from nobroker.app import ConfigError
+def _run(
+    app: App, found: Loaded, source: Source, metrics_dir: str | None, settings: Settings
+) -> int:
+    from nobroker.app import NestedRunError
     from nobroker.cli.working import report, to_the_end
-    from nobroker.running.starting import single, warn
+    from nobroker.running.starting import run_config, warn
 
-    try:
-        service = single(app, found.config)
-    except ConfigError as error:
-        raise failures.NothingBegun(failures.one_line(error)) from error
     for warning in found.warnings:
         warn(warning)
     _announce(app, found.config)
-    stats = to_the_end(service.run, "job")
-    report(settings, stats)
-    return failures.RECYCLE if service.recycling else failures.DONE
+    try:
+        ran = to_the_end(lambda: run_config(app, found.config, source, metrics_dir), "job")
+    except NestedRunError as error:
+        raise failures.NothingBegun(failures.one_line(error)) from error
+    if ran.reason is not None:
+        kind = failures.NothingBegun if ran.code == failures.WRONG_USAGE else failures.CommandError
+        raise kind(ran.reason)
+    report(settings, ran.stats)
+    return ran.code
 
 
 def _open(app: App, settings: Settings) -> None:

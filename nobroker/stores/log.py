@@ -239,6 +239,9 @@ class LogStore:
     def lane_limits(self) -> dict[str, int]:
         return self._looker.lane_limits()
 
+    def lanes(self) -> list[str]:
+        return self._looker.lanes()
+
     def purge(self, lane: str | None) -> int:
         session = self._session
         with session.transaction() as now:

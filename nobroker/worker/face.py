@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
@@ -105,10 +106,24 @@ class Worker:
         if (run := self._run) is not None:
             run.stop("stop")
 
+    def let_go(self) -> None:
+        """As a second signal: give back at once what has not ended, no attempt counted, and return from
+        `run` without waiting for its handlers; what they return later is dropped. From any thread or signal
+        handler, any time.
+        """
+        self.stop()
+        if (run := self._run) is not None:
+            run.mailbox.put(Note.LET_GO)
+
     def is_running(self, job: Job) -> bool:
         """Whether a handler of the present run has this lease of a job in hand."""
         conductor = self._conductor
         return conductor is not None and conductor.is_running(job)
+
+    def running(self) -> list[tuple[Job, float]]:
+        """The jobs that handlers have now, each with the seconds for which they have had it."""
+        conductor, now = self._conductor, time.monotonic()
+        return [] if conductor is None else [(held.job, now - held.began) for held in conductor.running()]
 
     def abandon(self, job: Job, *, error: BaseException | None = None, result: Any = None) -> bool:
         """Record a running job as ended, although its handler has not come back, and count on the handler's
@@ -166,7 +181,7 @@ class Worker:
             self._run = run
             if self._stop_asked:
                 run.stop("stop")
-            self._conductor = Conductor(run, self.handler, self.concurrency)
+            self._conductor = Conductor(run, self.handler, self.concurrency, signals=self.handle_signals)
             catching = signals.caught(lambda: run.mailbox.put(Note.SIGNAL))
             with catching if self.handle_signals else nullcontext():
                 self._conductor.conduct()

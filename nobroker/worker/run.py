@@ -86,11 +86,14 @@ class WorkerStats:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A job in hand. `good_until` (monotonic seconds): before it, nobody else can have got the job."""
+    """A job in hand. `good_until` (monotonic seconds): before it, nobody else can have got the job. `began`
+    (the same): when its handler was called.
+    """
 
     job: Job
     good_until: float
     lost: bool = False
+    began: float = 0.0
 
 
 @dataclass(slots=True)
@@ -125,6 +128,7 @@ class Note(Enum):
 
     SIGNAL = auto()
     STOP = auto()
+    LET_GO = auto()
     SLOT_ENDED = auto()
 
 

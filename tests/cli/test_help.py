@@ -39,6 +39,8 @@ CONTRACT = [
     "backup",
     "work",
     "run",
+    "ps",
+    "top",
     "config",
     "recurring",
     "bench",

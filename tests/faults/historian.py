@@ -13,8 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from nobroker import Job, JobNotFoundError, NotLeasedError, Queue
+from tests.faults.limited import NARROW, some_limits
 
-VISIBILITIES = (0.1, 0.5, 5.0)
+FIFO = "fifo"
+"""The lane where nothing is given back, and nothing has limits."""
+VISIBILITIES = (0.1, 0.5, 1.5)
 
 
 class Historian:
@@ -43,26 +46,26 @@ class Historian:
         number = self.rng.choice([1, 1, 2, 20])
         payloads = [f"{self.me}:{self.serial + i}" for i in range(number)]
         self.serial += number
-        lane = self.rng.choice(["", "fifo"])
+        options = self.rng.choice([{}, {"lane": FIFO}, some_limits(self.rng), some_limits(self.rng)])
         self.note(
             "enqueue",
-            lambda: self.queue.enqueue_many(payloads, lane=lane),
-            lambda jobs: [[job.seq, job.payload, lane] for job in jobs],
+            lambda: self.queue.enqueue_many(payloads, **options),
+            lambda jobs: [[job.seq, job.payload] for job in jobs],
         )
 
     def lease(self) -> None:
-        lane = self.rng.choice(["", "", "fifo"])
-        visibility = 600.0 if lane else self.rng.choice(VISIBILITIES)
+        lanes = self.rng.choice([["", NARROW], ["", NARROW], [FIFO]])
+        visibility = 600.0 if FIFO in lanes else self.rng.choice(VISIBILITIES)
         number = self.rng.choice([1, 2, 8])
 
         def work() -> list[Job]:
             wait = self.rng.choice([0.0, 0.05])
-            jobs = self.queue.lease(number, visibility_timeout=visibility, lanes=[lane], wait=wait)
+            jobs = self.queue.lease(number, visibility_timeout=visibility, lanes=lanes, wait=wait)
             self.held += jobs
             return jobs
 
         def about(jobs: list[Job]) -> Any:
-            fields = ("seq", "payload", "lease_token", "attempts", "lease_deadline", "lane")
+            fields = ("seq", "payload", "lease_token", "attempts", "lease_deadline", "lane", "limits")
             return [[getattr(job, field) for field in fields] + [visibility] for job in jobs]
 
         self.note("lease", work, about)
@@ -71,7 +74,7 @@ class Historian:
         if not self.held:
             return
         job = self.held.pop(self.rng.randrange(len(self.held)))
-        if job.lane and verb != "ack":
+        if job.lane == FIFO and verb != "ack":
             verb = "ack"
         calls = {
             "ack": lambda: self.queue.ack(job),
@@ -81,7 +84,7 @@ class Historian:
         self.note(verb, calls[verb], lambda _: [job.seq, job.lease_token])
 
     def extend(self) -> None:
-        held = [job for job in self.held if not job.lane]
+        held = [job for job in self.held if job.lane != FIFO]
         if held:
             job = self.rng.choice(held)
             self.note(
@@ -92,8 +95,8 @@ class Historian:
 
     def forget(self) -> None:
         """Let a lease run out."""
-        kept = [job for job in self.held if job.lane]
-        self.held = kept + [job for job in self.held if not job.lane][:-1]
+        kept = [job for job in self.held if job.lane == FIFO]
+        self.held = kept + [job for job in self.held if job.lane != FIFO][:-1]
 
     def run(self) -> None:
         while time.monotonic() < self.end:
@@ -107,7 +110,7 @@ class Historian:
                     self.queue.compact()
             else:
                 {"e": self.enqueue, "l": self.lease, "x": self.extend, "f": self.forget}[verb]()
-        for job in [job for job in self.held if job.lane]:
+        for job in [job for job in self.held if job.lane == FIFO]:
             self.note(
                 "ack", lambda job=job: self.queue.ack(job), lambda _, job=job: [job.seq, job.lease_token]
             )  # type: ignore[misc]

@@ -13,8 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-TICK = 2e-6
-"""Deadlines are whole microseconds."""
+from tests.faults.limited import TICK, Hold, exceeded
 
 
 @dataclass
@@ -26,12 +25,19 @@ class Lease:
     token: int
     attempts: int
     lane: str
+    limits: dict[str, Any]
     began: float
     ended: float
     start: float
     deadline: float
     end: tuple[str, float, float] | None = None
     """How its holder gave it back: the verb, and when that call began and ended."""
+
+    def hold(self, low: float) -> Hold:
+        """For how long it surely held what it needs; `low` is how far queue time is ahead, at the least."""
+        until = self.deadline if self.end is None else min(self.deadline, self.end[1] + low)
+        where = f"job {self.seq}, token {self.token}"
+        return Hold(where, self.lane, self.start, until, self.limits)
 
 
 @dataclass
@@ -52,14 +58,15 @@ class History:
             getattr(self, "_" + note["verb"])(note, *note["t"])
 
     def _enqueue(self, note: Any, began: float, ended: float) -> None:
-        for seq, payload, _ in note["what"]:
+        for seq, payload in note["what"]:
             if seq in self.made:
                 self.wrong.append(f"sequence number {seq} was given twice")
             self.made[seq] = payload
 
     def _lease(self, note: Any, began: float, ended: float) -> None:
-        for seq, payload, token, attempts, deadline, lane, visibility in note["what"]:
-            lease = Lease(seq, payload, token, attempts, lane, began, ended, deadline - visibility, deadline)
+        for seq, payload, token, attempts, deadline, lane, limits, visibility in note["what"]:
+            start = deadline - visibility
+            lease = Lease(seq, payload, token, attempts, lane, limits or {}, began, ended, start, deadline)
             if (seq, token) in self.leases:
                 self.wrong.append(f"token {token} of job {seq} was given twice")
             self.leases[seq, token] = lease
@@ -101,6 +108,7 @@ class History:
             for one, other in pairwise(leases):
                 self._follow(one, other, low)
         self._order()
+        self.wrong += exceeded(lease.hold(low) for lease in self.leases.values())
         for verb, seq, token, ended in self.refusals:
             lease = self.leases[seq, token]
             if lease.end is None and ended + high < lease.deadline - TICK:

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nobroker.state import outcomes
+from nobroker.state.gates import Gate, Rate
+from nobroker.state.taking import Taking
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.moving import Mover
 from nobroker.stores.session import Session
@@ -137,6 +140,46 @@ def jobs_dropped() -> None:
     Mover._may_go = lambda self, seq, code, now: True  # type: ignore[method-assign]
 
 
+def one_too_many() -> None:
+    """A key lets one more through than it may."""
+    Gate.room = lambda self: self.limit + 1 - len(self.held) - self.taking  # type: ignore[method-assign]
+
+
+def rate_forgotten() -> None:
+    """Leases count in a rate for half of its time."""
+    forget = Rate.forget
+
+    def too_soon(self: Rate) -> None:
+        whole, self.duration = self.duration, self.duration // 2
+        forget(self)
+        self.duration = whole
+
+    Rate.forget = too_soon  # type: ignore[method-assign]
+
+
+def lane_without_end() -> None:
+    """A lane with a limit is never full."""
+    Taking._lane_rooms = lambda self: {}  # type: ignore[method-assign]
+
+
+def not_alone() -> None:
+    """A job that is to run alone does not wait for the others."""
+    Taking._may_run_alone = lambda self, group, lanes: True  # type: ignore[method-assign]
+
+
+def slot_given_back_early() -> None:
+    """Whoever renews a lease gives the slot back."""
+    renew = outcomes._renew
+
+    def renewed(state: Any, lease: Any, first: int, last: int, deadline: int) -> None:
+        renew(state, lease, first, last, deadline)
+        for gate in state.ready.gates.values():
+            gate.held -= set(range(first, last + 1))
+            state.ready._freed(gate)
+
+    outcomes._renew = renewed
+
+
 PLANTS = {
     plant.__name__: plant
     for plant in (
@@ -157,6 +200,11 @@ PLANTS = {
         sizes_not_looked_at,
         token_not_compared,
         jobs_dropped,
+        one_too_many,
+        rate_forgotten,
+        lane_without_end,
+        not_alone,
+        slot_given_back_early,
     )
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from nobroker import NobrokerError, Queue, Worker
+from tests.faults.limited import some_limits
 
 SEGMENT = 128 * 1024
+LIMITED_LEASE_S = 0.5
 
 
 def opened(directory: str) -> Queue:
@@ -144,7 +147,51 @@ def handlers(directory: str, number: str) -> None:
         ).run()
 
 
-ROLES = (come_and_go, produce, hoard, clear, threads, forks, compact, handlers)
+def limited(directory: str, number: str) -> None:
+    """Two threads that enqueue jobs with limits, and work them off."""
+    out = notes(directory, "limited", number)
+    with opened(directory) as queue:
+        for index in range(2):
+            rng = random.Random(f"{number}/{index}")
+            threading.Thread(target=end_together, args=(within_limits, queue, out, rng), daemon=True).start()
+        threading.Event().wait()
+
+
+def within_limits(queue: Queue, out: int, rng: random.Random) -> None:
+    """Each lease is noted when it has been had, and each end before it is begun: so nobody has given a slot
+    back of whom there is no note.
+    """
+
+    def note(**words: Any) -> None:
+        os.write(out, (json.dumps(words) + "\n").encode())
+
+    while True:
+        if queue.stats().ready < 30:
+            for _ in range(10):
+                queue.enqueue_many([None] * rng.choice([1, 2, 5]), **some_limits(rng, 0.08))
+        began = time.monotonic()
+        jobs = queue.lease(rng.choice([1, 2, 4]), wait=0.05, visibility_timeout=LIMITED_LEASE_S)
+        fields = ("seq", "lease_token", "lane", "lease_deadline", "limits")
+        leased = [[getattr(job, field) for field in fields] for job in jobs]
+        note(t=[began, time.monotonic()], leased=leased)
+        time.sleep(rng.choice([0.0, 0.002, 0.02]))
+        choice = rng.random()
+        if choice < 0.1:
+            continue  # forgotten: they run out
+        note(t=[time.monotonic()] * 2, ending=[job.lease_token for job in jobs])
+        try:
+            if choice < 0.8:
+                queue.ack_many(jobs)
+            elif choice < 0.9:
+                queue.release_many(jobs)
+            else:
+                queue.nack_many(jobs, delay=0.0, dead=False)
+        except NobrokerError as error:
+            if type(error).__name__ not in ("NotLeasedError", "JobNotFoundError"):
+                raise
+
+
+ROLES = (come_and_go, produce, hoard, clear, threads, forks, compact, handlers, limited)
 
 if __name__ == "__main__":
     {role.__name__: role for role in ROLES}[sys.argv[1]](*sys.argv[2:])

@@ -6,6 +6,7 @@ The plants that also processes of their own need are in plants.py; the product k
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -308,6 +309,41 @@ def test_a_lock_that_does_not_lock(tmp_path: Path, plant_name: str) -> None:
     planted = planted_program(tmp_path, plant_name, histories.HISTORIAN)
     with seen():
         assert histories.run(tmp_path, 4.0, 0.5, planted).judge() == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("plant_name", "words"),
+    [
+        ("one_too_many", "key [123]: .* leased at once"),
+        ("slot_given_back_early", "key [123]: .* leased at once"),
+        ("rate_forgotten", "rate: more than"),
+        ("lane_without_end", "narrow: .* leased at once"),
+    ],
+)
+def test_a_limit_that_does_not_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant_name: str, words: str
+) -> None:
+    """How soon it is passed is chance: not each run comes by it."""
+    planted = planted_program(tmp_path, plant_name, histories.HISTORIAN)
+    monkeypatch.setattr(histories, "PROCESSES", 2)
+    wrong: list[str] = []
+    for number in range(20):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        wrong += histories.run(directory, 1.0, number, planted).judge()
+        if wrong:
+            break
+    assert wrong
+    assert all(re.search(words, one) for one in wrong)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_job_that_is_not_alone(short: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kill_storm, "STORM", planted_program(tmp_path, "not_alone", kill_storm.STORM))
+    with seen("was to be alone"):
+        kill_storm.test_limits(short, tmp_path)
 
 
 @pytest.mark.processes

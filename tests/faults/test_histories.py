@@ -10,6 +10,7 @@ import pytest
 
 from nobroker import Queue
 from tests.faults.histories import History
+from tests.faults.limited import prepare
 from tests.faults.stores import scratch
 from tests.faults.trial import Trial
 
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.processes
 
 def run(directory: Path, seconds: float, seed: float, program: Path = HISTORIAN) -> History:
     """Let the processes work, and read what they wrote."""
+    with Queue(directory / "jobs", segment_size=65536, fsync=False) as queue:
+        prepare(queue)
     processes = [
         subprocess.Popen(
             [

@@ -5,6 +5,7 @@ Every enqueue that returned is there once, every ack that returned is final, tok
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from random import Random
 import pytest
 
 from nobroker import Job, Queue
+from tests.faults.limited import Hold, exceeded, prepare
 from tests.faults.stores import scratch
-from tests.faults.storm import SEGMENT
+from tests.faults.storm import LIMITED_LEASE_S, SEGMENT
 from tests.faults.trial import Trial
 
 STORM = Path(__file__).with_name("storm.py")
@@ -31,6 +33,9 @@ KILLS_BESIDE_A_COMPACTOR = 10
 PATIENCE_S = 60.0
 USUAL_START_S = 0.4
 PLACES_BESIDE_A_COMPACTOR = (*[("hoard",)] * 6, ("clear",), (WATCH,))
+PLACES_WITH_LIMITS = (*[("limited",)] * 4, ("compact",))
+KILLS_WITH_LIMITS = 6
+KINDS = ("limits", "rates", "exclusive", "fair")
 pytestmark = [
     pytest.mark.processes,
     pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL"),
@@ -153,6 +158,50 @@ def test_beside_a_compactor(trial: Trial, tmp_path: Path) -> None:
             assert len(made) > 100
             trial.count("kills", kills)
             trial.count("jobs", len(made))
+
+
+def test_limits(trial: Trial, tmp_path: Path) -> None:
+    """Whoever is killed with however many jobs in hand: no limit is passed at any moment."""
+    for _, rng in trial.rounds(1, least=10):
+        with scratch(tmp_path) as directory:
+            with Queue(directory / "jobs", segment_size=SEGMENT) as queue:
+                prepare(queue)
+            storm = Storm(directory, PLACES_WITH_LIMITS)
+            patience, kills, kinds = time.monotonic() + 3 * PATIENCE_S, 0, Counter[str]()
+            while kills < KILLS_WITH_LIMITS or min(kinds[kind] for kind in KINDS) == 0:
+                assert time.monotonic() < patience, kinds
+                storm.rage(rng, KILLS_WITH_LIMITS, (0.3, 0.6))
+                kills += KILLS_WITH_LIMITS
+                holds = read_holds(directory)
+                assert exceeded(holds) == []
+                kinds = Counter(kind for hold in holds for kind in hold.limits)
+            with Queue(directory / "jobs") as queue:
+                assert [found for found in queue.check() if found.severity != "note"] == []
+                queue.compact()
+                assert queue.check() == []
+            trial.count("kills", kills)
+            trial.count("leases", len(holds))
+            print(f"{len(holds):,} leases: {kinds}")
+
+
+def read_holds(directory: Path) -> list[Hold]:
+    """All leases that were noted, and for how long they surely held."""
+    lines = [
+        json.loads(line) for file in directory.glob("limited-*") for line in file.read_text().splitlines()
+    ]
+    ends = {token: line["t"][0] for line in lines for token in line.get("ending", ())}
+    leases = [(line["t"][1], *job) for line in lines for job in line.get("leased", ())]
+    ahead = max((deadline - LIMITED_LEASE_S - ended for ended, _, _, _, deadline, _ in leases), default=0.0)
+    return [
+        Hold(
+            f"job {seq}, token {token}",
+            lane,
+            deadline - LIMITED_LEASE_S,
+            min(deadline, ends[token] + ahead) if token in ends else deadline,
+            limits or {},
+        )
+        for _, seq, token, lane, deadline, limits in leases
+    ]
 
 
 def judge(jobs: list[Job], made: dict[str, int]) -> None:

@@ -1,17 +1,125 @@
-"""Loading what is to run from a text, some variables and some arguments."""
+"""Programs in processes of their own, a listener in systemd's place, waiting, and configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from nobroker import Queue
 from nobroker.app.errors import ConfigError
 from nobroker.running.sources import Loaded, load
+from tests.running.trial import Trial, trial_in
 
+T = TypeVar("T")
 Load = Callable[..., Loaded]
+
+
+def until(look: Callable[[], T], seconds: float = 30.0) -> T:
+    """What `look` finds, as soon as that is something."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {found!r}"
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Queue]:
+    """A queue, whole at the end."""
+    with Queue(tmp_path / "jobs", fsync=False) as made:
+        yield made
+        assert made.check() == []
+
+
+class Programs:
+    """Starts Python programs; none outlives the test."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *lines: str, **env: str) -> subprocess.Popen[str]:
+        """Run these lines, with standard output and errors in pipes."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", "\n".join(lines)],
+            cwd=self.home,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **env},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    made = Programs(tmp_path)
+    yield made
+    made.end()
+
+
+class Listener:
+    """Stands where systemd listens."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        self._socket.settimeout(30)
+        self.heard: list[str] = []
+
+    def wait_for(self, beginning: str) -> str:
+        """The next thing said that begins so."""
+        while True:
+            said = self._socket.recv(4096).decode()
+            self.heard.append(said)
+            if said.startswith(beginning):
+                return said
+
+    def all(self) -> list[str]:
+        """All that was said up to now."""
+        self._socket.setblocking(False)
+        try:
+            while True:
+                self.heard.append(self._socket.recv(4096).decode())
+        except BlockingIOError:
+            return self.heard
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+    if not hasattr(socket, "AF_UNIX"):
+        pytest.skip("needs sockets of the file system")
+    made = Listener(f"/tmp/nobroker-{os.getpid()}-{os.urandom(4).hex()}")
+    monkeypatch.setenv("NOTIFY_SOCKET", made.address)
+    yield made
+    made.close()
+    os.unlink(made.address)
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Iterator[Trial]:
+    """A directory with jobs, and what runs there; nothing of it outlives the test."""
+    with trial_in(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
