@@ -22,7 +22,7 @@ from benchmarks.figures import Section  # noqa: E402
 from benchmarks.measures import ROWS  # noqa: E402
 from benchmarks.running import Bench, TaskError  # noqa: E402
 
-QUICK_REPEATS_S = 10.0  # quick mode measures nothing twice after that
+QUICK_REPEATS_S = 4.0  # quick mode measures nothing twice after that
 
 
 def options(argv: list[str]) -> argparse.Namespace:

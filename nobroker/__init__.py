@@ -19,6 +19,7 @@ from nobroker.errors import (
     StorageError,
 )
 from nobroker.job import Job, JobState, NewJob
+from nobroker.lanes import Lanes
 from nobroker.limits import Limit, Rate
 from nobroker.queue import Queue, drop_queue, list_queues
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Batch,
         BatchCounts,
         BatchFinishedError,
+        ConfigError,
         Discard,
         DiscoveryError,
         DuplicateJobError,
@@ -42,19 +44,23 @@ if TYPE_CHECKING:
         JobTimeoutError,
         LimitError,
         MissingExtraError,
+        NestedRunError,
         RecurringError,
         RecurringTask,
         Rescue,
         ResultTimeoutError,
         Retry,
+        RunFailedError,
         ScheduleError,
         Step,
         StepError,
         UnknownJobError,
+        WorkerDiedError,
         after,
         chain,
         current_job,
     )
+    from nobroker.running.info import CurrentJob, JobSummary, ProcessInfo
     from nobroker.worker import Dead, Failed, RetryLater, Verdict, Worker, WorkerStats
 
 __all__ = [
@@ -67,7 +73,9 @@ __all__ = [
     "BatchFinishedError",
     "CompactionError",
     "CompactionResult",
+    "ConfigError",
     "CorruptLogError",
+    "CurrentJob",
     "Dead",
     "Discard",
     "DiscoveryError",
@@ -82,15 +90,19 @@ __all__ = [
     "JobInterrupted",
     "JobNotFoundError",
     "JobState",
+    "JobSummary",
     "JobTimeoutError",
     "JobsDiscardedError",
+    "Lanes",
     "Limit",
     "LimitError",
     "LockTimeoutError",
     "MissingExtraError",
+    "NestedRunError",
     "NewJob",
     "NobrokerError",
     "NotLeasedError",
+    "ProcessInfo",
     "Queue",
     "QueueClosedError",
     "QueueFullError",
@@ -101,6 +113,7 @@ __all__ = [
     "RecurringTask",
     "Rescue",
     "ResultTimeoutError",
+    "RunFailedError",
     "Retry",
     "RetryLater",
     "ScheduleError",
@@ -111,6 +124,7 @@ __all__ = [
     "UnknownJobError",
     "Verdict",
     "Worker",
+    "WorkerDiedError",
     "WorkerStats",
     "__version__",
     "after",
@@ -122,6 +136,7 @@ __all__ = [
 
 
 _WORKERS = frozenset({"Dead", "Failed", "RetryLater", "Verdict", "Worker", "WorkerStats"})
+_PROCESSES = frozenset({"CurrentJob", "JobSummary", "ProcessInfo"})
 _APPS = frozenset(
     {
         "AbortEnqueue",
@@ -130,6 +145,7 @@ _APPS = frozenset(
         "Batch",
         "BatchCounts",
         "BatchFinishedError",
+        "ConfigError",
         "Discard",
         "DiscoveryError",
         "DuplicateJobError",
@@ -141,15 +157,18 @@ _APPS = frozenset(
         "JobTimeoutError",
         "LimitError",
         "MissingExtraError",
+        "NestedRunError",
         "RecurringError",
         "RecurringTask",
         "Rescue",
         "ResultTimeoutError",
+        "RunFailedError",
         "Retry",
         "ScheduleError",
         "Step",
         "StepError",
         "UnknownJobError",
+        "WorkerDiedError",
         "after",
         "chain",
         "current_job",
@@ -163,6 +182,10 @@ def __getattr__(name: str) -> Any:
         from nobroker import worker
 
         return getattr(worker, name)
+    if name in _PROCESSES:
+        from nobroker.running import info
+
+        return getattr(info, name)
     if name in _APPS:
         from nobroker import app
 

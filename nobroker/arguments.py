@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Any, Final
 
+from nobroker.lanes import Lanes, Selection
 from nobroker_mmap.format import MIN_SEGMENT_SIZE
 
 MAX_SECONDS: Final = 100 * 366 * 86400.0
@@ -163,9 +164,9 @@ def optional_lane(value: Any) -> str | None:
     return None if value is None else lane("lane", value)
 
 
-def lane_list(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
+def lane_list(value: Any) -> Selection:
+    if value is None or type(value) is Lanes:
+        return value
     if isinstance(value, (str, bytes)):
         raise TypeError("lanes must be a list of lanes, not a single string")
     names = tuple(dict.fromkeys(lane("lanes", name) for name in value))

@@ -6,7 +6,7 @@ interrupted removal is noticed by the next opening and never looks like a shorte
 
 import os
 
-from nobroker_mmap import files, locking
+from nobroker_mmap import directories, files, locking
 from nobroker_mmap import format as fmt
 from nobroker_mmap.errors import LockTimeoutError, StorageError, because, not_opened
 
@@ -66,6 +66,8 @@ def drop_log(directory: str, name: str) -> None:
                 raise LockTimeoutError(f"{path}: somebody has queue {name!r} open; close it everywhere first")
         ours = [entry.path for entry in files.entries(names.directory) if names.belongs(entry.name)]
         last = [path for path in ours if path in (names.lock, names.openers)]
+        if directories.exists(names.processes):
+            directories.remove(names.processes)
         for path in sorted(set(ours) - set(last)) + last:
             if not os.path.isdir(path) or os.path.islink(path):
                 files.unlink(path)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from nobroker_mmap import files, locking, offsets, opening, recovery, snapshot
+from nobroker_mmap import directories, files, locking, offsets, opening, recovery, snapshot
 from nobroker_mmap import format as fmt
 from nobroker_mmap.chain import check_link, numbered_files, retired_floor
 from nobroker_mmap.control import ACTIVE, HOLDER, POISON, ControlPage
@@ -275,6 +275,9 @@ def _check_snapshot(names: fmt.Names, segments: list[Segment], found: list[Findi
 def _check_foreign(names: fmt.Names, numbers: dict[int, str], floor: int, found: list[Finding]) -> None:
     """Files that have one of our names and cannot be ours, and segments that left."""
     for entry in files.entries(names.directory):
+        if entry.path == names.processes and not directories.exists(entry.path):
+            advice = "move it away: until then nobody sees which processes work on the queue"
+            found.append(Finding("note", entry.path, 0, "not a directory; it is not touched", advice))
         if not names.belongs(entry.name) or names.is_kept(entry.name):
             continue
         if entry.path == names.wake:

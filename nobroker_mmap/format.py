@@ -200,6 +200,7 @@ class Names:
         "name",
         "openers",
         "prefix",
+        "processes",
         "snapshot",
         "sync",
         "wake",
@@ -215,6 +216,8 @@ class Names:
         self.wake = self.prefix + "wake"
         self.snapshot = self.prefix + "snap"
         self.manifest = self.prefix + "manifest"
+        self.processes = self.prefix + "processes"
+        """A directory, in which whoever works on the log says so. The log itself never looks into it."""
         self._numbered = re.compile(re.escape(name) + r"\.(?P<number>\d{6,10})\.(?P<kind>seg|idx|new)\Z")
 
     def segment(self, number: int) -> str:

@@ -225,6 +225,7 @@ CLASSES = (
     nobroker.Worker,
     nobroker.Job,
     nobroker.NewJob,
+    nobroker.Lanes,
     nobroker.BackoffPolicy,
     nobroker.QueueStats,
     nobroker.WorkerStats,
@@ -238,7 +239,7 @@ CLASSES = (
     nobroker.Discard,
     nobroker.Rescue,
 )
-MADE_BY_US = (nobroker.JobHandle, nobroker.Step)
+MADE_BY_US = (nobroker.JobHandle, nobroker.Step, nobroker.ProcessInfo, nobroker.JobSummary)
 
 
 @pytest.mark.parametrize("kind", CLASSES + MADE_BY_US, ids=lambda kind: kind.__name__)

@@ -23,7 +23,7 @@ FEW = 100
 def measure(bench: Bench) -> Section:
     section = Section("opening", "Opening", HOW)
     waiting = bench.pick(10_000, 1_000_000)
-    most = bench.pick(100_000, 10_000_000)
+    most = bench.pick(40_000, 10_000_000)
     cases = {
         f"{count(waiting)} waiting, closed": (waiting, 0, False),
         f"{count(waiting)} waiting, killed": (waiting, 0, True),

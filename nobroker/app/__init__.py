@@ -3,6 +3,8 @@
 application.py  App: what people import; puts the parts together
 definition.py   one registered job; what `@app.job` gives
 base.py         jobs as classes; steps.py: long ones, that go on where they were interrupted
+queue_lists.py  lists of queues with patterns; the one queue that an environment pins all to
+yaml_text.py    YAML with lines, within bounds
 options.py      what may be said of a job, where it is defined and where it is enqueued
 limiting.py     what it says of its limits, for each call; queue_limits.py: limits of whole queues
 alone.py        runs that are alone in their process
@@ -25,6 +27,7 @@ context.py      the job that is running, as its code sees it; inheritance.py: al
 hooks.py        people's own code around it all
 timeouts.py     stopping jobs that run too long, and giving up those that do not stop
 serving.py      working jobs off in this process; inline.py: running one where it is called
+insight.py      looking at the processes that work
 testing.py      tests of code that enqueues; stage.py: where their jobs run
 events.py       what people's code is told of workers and failures
 discovery.py    importing the modules that jobs are in
@@ -39,6 +42,7 @@ from nobroker.app.definition import Configured, JobFunction, PreparedJob
 from nobroker.app.errors import (
     AbortEnqueue,
     BatchFinishedError,
+    ConfigError,
     DiscoveryError,
     DuplicateJobError,
     JobCancelledError,
@@ -47,12 +51,15 @@ from nobroker.app.errors import (
     JobTimeoutError,
     LimitError,
     MissingExtraError,
+    NestedRunError,
     RecurringError,
     ResultTimeoutError,
+    RunFailedError,
     ScheduleError,
     StepError,
     UnknownJobError,
     UnknownSerializerError,
+    WorkerDiedError,
 )
 from nobroker.app.handle import JobHandle, Progress
 from nobroker.app.recurring import RecurringTask
@@ -66,6 +73,7 @@ __all__ = [
     "Batch",
     "BatchCounts",
     "BatchFinishedError",
+    "ConfigError",
     "Configured",
     "Discard",
     "DiscoveryError",
@@ -79,18 +87,21 @@ __all__ = [
     "JobTimeoutError",
     "LimitError",
     "MissingExtraError",
+    "NestedRunError",
     "PreparedJob",
     "Progress",
     "RecurringError",
     "RecurringTask",
     "Rescue",
     "ResultTimeoutError",
+    "RunFailedError",
     "Retry",
     "ScheduleError",
     "Step",
     "StepError",
     "UnknownJobError",
     "UnknownSerializerError",
+    "WorkerDiedError",
     "after",
     "chain",
     "current_job",

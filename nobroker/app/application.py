@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -13,28 +12,30 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from nobroker.app import batches, discovery, inline, people
 from nobroker.app.base import BaseJob, define
 from nobroker.app.context import Arguments, JobContext
-from nobroker.app.definition import Definition, JobFunction, PreparedJob
+from nobroker.app.definition import Definition, JobDecorator, JobFunction, PreparedJob, the_same
 from nobroker.app.enqueueing import Enqueuer
 from nobroker.app.errors import DuplicateJobError
 from nobroker.app.events import Events
 from nobroker.app.handle import JobHandle
+from nobroker.app.insight import Insight
 from nobroker.app.judging import Judge
 from nobroker.app.options import job_options, known
 from nobroker.app.queue_limits import QueueLimits
+from nobroker.app.queue_lists import forced_queue
 from nobroker.app.recurring import Recurring
 from nobroker.app.rules import seconds_of
 from nobroker.app.runner import Middleware, Runner
 from nobroker.app.serializers import Serializers
-from nobroker.app.serving import Service
 from nobroker.app.timeouts import ThreadTimeouts, Watch
 from nobroker.app.watching import Usher
+from nobroker.app.working import Working
 from nobroker.clock import SystemClock
 from nobroker.queue import Queue
-from nobroker.worker import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from nobroker.app.serving import Service
     from nobroker.app.testing import AppTesting
 
 P = ParamSpec("P")
@@ -46,7 +47,7 @@ _QUEUE_OPTIONS = tuple(inspect.signature(Queue).parameters)[2:]
 _log = logging.getLogger("nobroker.app")
 
 
-class App(Events, Recurring, QueueLimits):
+class App(Events, Recurring, QueueLimits, Insight, Working):
     """Jobs of one application, and the queue that they travel through.
 
     The queue is opened when it is first needed, so that importing a module with an `App` touches no disk.
@@ -59,6 +60,7 @@ class App(Events, Recurring, QueueLimits):
 
     Raises:
         TypeError: an option that `Queue` does not have.
+        ConfigError: the environment forces everything into a queue that can't be one.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class App(Events, Recurring, QueueLimits):
         self._serializers = Serializers()
         self._middleware: list[Middleware] = []
         self._timeouts = ThreadTimeouts(self._give_up)
+        self._forced = forced_queue()
         self._services: list[Service] = []
         self._enqueuer = Enqueuer(self, lambda: self.queue, self._serializers, self._now, self._enqueued)
         self._ushers: list[Usher] = []
@@ -136,7 +139,7 @@ class App(Events, Recurring, QueueLimits):
     @overload
     def job(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
     @overload
-    def job(self, function: None = None, /, **options: Any) -> _Decorator: ...
+    def job(self, function: None = None, /, **options: Any) -> JobDecorator: ...
     def job(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a function a job: ``@app.job`` or ``@app.job(queue="emails", timeout=30)``.
 
@@ -149,7 +152,7 @@ class App(Events, Recurring, QueueLimits):
         """
         if function is not None:
             return self._define_function(function, options)
-        return _Decorator(self, options)
+        return JobDecorator(self._define_function, options)
 
     def register(self, cls: J) -> J:
         """Make a class below `BaseJob` a job of this application.
@@ -181,7 +184,7 @@ class App(Events, Recurring, QueueLimits):
 
     def _add(self, definition: Definition) -> None:
         other = self.jobs.get(definition.name)
-        if other is not None and not _the_same(other, definition):
+        if other is not None and not the_same(other, definition):
             raise DuplicateJobError(
                 f"two jobs are called {definition.name!r}: one in {other.place}, one in {definition.place}; "
                 "give one of them another name with name= (job_name in a class)"
@@ -228,10 +231,6 @@ class App(Events, Recurring, QueueLimits):
         self._serializers.add(kind, people.serializer_for(kind, encode, decode, name))
 
     # -- working
-
-    def run(self, **options: Any) -> WorkerStats:
-        """Work jobs off in this process, until a signal or `Service.stop`. Options: see `Service`."""
-        return Service(self, **options).run()
 
     def testing(self, mode: str = "hold") -> AppTesting:
         """For tests: a context manager, within which the application has a queue of its own in a directory
@@ -361,30 +360,3 @@ class App(Events, Recurring, QueueLimits):
 
     def _job_error(self, context: JobContext, error: BaseException) -> None:
         self._tell("on_job_error", context, error)
-
-
-class _Decorator:
-    """``@app.job(...)``, waiting for its function."""
-
-    def __init__(self, app: App, options: dict[str, Any]) -> None:
-        self._app = app
-        self._options = options
-
-    @overload
-    def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> JobFunction[P, R, Coroutine[Any, Any, R]]: ...
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
-    def __call__(self, function: Callable[..., Any], /) -> Any:
-        return self._app._define_function(function, self._options)
-
-
-def _the_same(one: Definition, other: Definition) -> bool:
-    """The same source once more: a module that was reloaded, or run as a script and imported as well. In an
-    interactive session, what is typed last counts.
-    """
-    if one.target.__qualname__ != other.target.__qualname__:
-        return False
-    typed = one.module == other.module == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
-    return typed or one.source == other.source

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from nobroker.app.context import Arguments, JobContext
 from nobroker.app.envelope import Call
@@ -15,6 +16,8 @@ from nobroker.app.options import UNSAID, EnqueueOptions, JobOptions, enqueue_opt
 from nobroker.app.signatures import checker
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from nobroker.app.application import App
 
 P = ParamSpec("P")
@@ -86,6 +89,8 @@ class Definition:
 
     def queue_of(self, said: str | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The queue that a call goes through."""
+        if self.app._forced is not None:
+            return self.app._forced
         if said is not None:
             return said
         queue = self.options.queue
@@ -229,6 +234,37 @@ class JobFunction(Generic[P, R, C]):
     ) -> Callable[[JobContext, BaseException], Any]:
         """Called with the job and the error that made it dead."""
         return self.definition.hooks.add("after_dead", hook)
+
+
+class JobDecorator:
+    """``@app.job(...)``, waiting for its function."""
+
+    def __init__(
+        self,
+        define: Callable[[Callable[..., Any], dict[str, Any]], JobFunction[Any, Any, Any]],
+        options: dict[str, Any],
+    ) -> None:
+        self._define = define
+        self._options = options
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobFunction[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R, R]: ...
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        return self._define(function, self._options)
+
+
+def the_same(one: Definition, other: Definition) -> bool:
+    """The same source once more: a module that was reloaded, or run as a script and imported as well. In an
+    interactive session, what is typed last counts.
+    """
+    if one.target.__qualname__ != other.target.__qualname__:
+        return False
+    typed = one.module == other.module == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+    return typed or one.source == other.source
 
 
 def _refuse_generators(name: str, function: Callable[..., Any]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from nobroker.errors import NobrokerError, SerializationError
 
 
@@ -72,6 +75,35 @@ class JobTimeoutError(NobrokerError, TimeoutError):
     job: object = None
 
 
+class WorkerDiedError(NobrokerError):
+    """The process that ran the job has died, by a crash in its code or by a signal. `Retry` and the other
+    rules may name it.
+
+    Attributes:
+        code: the process's exit code; of one that a signal ended, the signal, negative.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RunFailedError(NobrokerError):
+    """`App.run` with several processes did not end as it should.
+
+    Attributes:
+        code: what `nobroker run` would have exited with.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NestedRunError(NobrokerError):
+    """Worker processes start no workers of their own."""
+
+
 class StepError(NobrokerError):
     """The steps of a job do not fit together, or not to those that an earlier run has left."""
 
@@ -129,6 +161,40 @@ class RecurringError(NobrokerError, ValueError):
         self.task = task
         self.key = key
         self.reason = reason
+
+
+class ConfigProblem(NamedTuple):
+    """One thing that is wrong with what says how to run.
+
+    Attributes:
+        reason: what is wrong, and what would be right.
+        source: the file, or the variable of the environment, that says it; None: an argument.
+        line: in that file.
+        key: in that file, or the argument.
+    """
+
+    reason: str
+    source: str | None = None
+    line: int | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        place = [] if self.source is None else [self.source]
+        place += [] if self.line is None else [f"line {self.line}"]
+        place += [] if self.key is None else [self.key]
+        return f"{', '.join(place)}: {self.reason}" if place else self.reason
+
+
+class ConfigError(NobrokerError, ValueError):
+    """What says how to run can't be as it is. Its text has a line for each problem.
+
+    Attributes:
+        problems: all that were found, those of a file in the order of its lines.
+    """
+
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 class AbortEnqueue(Exception):

@@ -17,9 +17,10 @@ from nobroker.app.base import BaseJob, definition_of
 from nobroker.app.definition import Definition, JobFunction
 from nobroker.app.errors import RecurringError
 from nobroker.app.options import known
-from nobroker.app.recurring_file import need_yaml, read
+from nobroker.app.recurring_file import NEEDS, read
 from nobroker.app.schedules import as_utc, schedule_of
 from nobroker.app.tasks import Task, task_of
+from nobroker.app.yaml_text import need_yaml
 
 if TYPE_CHECKING:
     from nobroker.app.application import App
@@ -128,7 +129,7 @@ class Recurring:
             RecurringError: there is no such file.
             MissingExtraError: what reads it is not installed.
         """
-        need_yaml()
+        need_yaml(*NEEDS)
         name = os.fspath(path)
         if not os.path.isfile(name):
             raise RecurringError("there is no such file", file=name)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nobroker.app.base import BaseJob
@@ -17,12 +16,22 @@ from nobroker.app.definition import Definition
 from nobroker.app.errors import MissingExtraError, RecurringError
 from nobroker.app.schedules import schedule_of
 from nobroker.app.tasks import Task, task_of
+from nobroker.app.yaml_text import (
+    MOST_VALUES,
+    Node,
+    composed,
+    is_empty,
+    is_too_large,
+    line_of,
+    malformed,
+    merged,
+    need_yaml,
+    read_text,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from nobroker.app.application import App
-
-Node = Any
-"""A node of PyYAML: its stubs do not know all that a node has."""
 
 KEYS: Final = (
     "class",
@@ -36,9 +45,7 @@ KEYS: Final = (
     "missed",
     "grace",
 )
-_MOST_BYTES: Final = 16 * 2**20
-_MOST_VALUES: Final = 100_000
-"""In one entry, with what aliases stand for: a few lines of them may stand for more than fits in memory."""
+NEEDS: Final = ("files of recurring tasks", "schedules")
 _ENTRY = re.compile(r"^(?=[^\s#\-].*:)", re.MULTILINE)
 _NAME = re.compile(r"""\s*["']?([^"':\n]{1,100})["']?\s*:""")
 
@@ -57,18 +64,6 @@ class Entry(NamedTuple):
     line: int
     values: dict[str, Any]
     lines: dict[str, int]
-
-
-def need_yaml() -> None:
-    """Raises:
-    MissingExtraError: PyYAML is not installed.
-    """
-    try:
-        import yaml  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "files of recurring tasks need PyYAML: pip install 'nobroker[schedules]'"
-        ) from error
 
 
 def read(app: App | None, path: str, tasks: dict[str, Task]) -> list[RecurringError]:
@@ -159,26 +154,23 @@ def _job(app: App, kind: str, name: str) -> Definition:
 
 def _entries(path: str, errors: list[RecurringError]) -> Iterator[Entry]:
     try:
-        need_yaml()
-        raw = Path(path).read_bytes()
-        if len(raw) > _MOST_BYTES:
-            raise ValueError(f"it has {len(raw):,} bytes; {_MOST_BYTES:,} are enough")
-        text = raw.decode("utf-8-sig")
+        need_yaml(*NEEDS)
+        text = read_text(path)
     except (MissingExtraError, OSError, ValueError) as error:
         errors.append(RecurringError(f"can't be read: {error}", file=path))
         return
     lines: dict[str, int] = {}
     for part, above in _parts(text):
         try:
-            node = _composed(part)
+            node = composed(part)
         except ValueError as error:
             errors.append(_malformed(path, part, above, error))
             continue
-        if node is None or node.tag == "tag:yaml.org,2002:null":
+        if node is None or is_empty(node):
             continue
         if node.id != "mapping":
             reason = "it has tasks by their names: 'name:', and below it, indented, 'schedule: ...'"
-            errors.append(RecurringError(reason, file=path, line=_line(node, above)))
+            errors.append(RecurringError(reason, file=path, line=line_of(node, above)))
             continue
         for key, value in node.value:
             entry = _entry(path, key, value, above, errors)
@@ -195,7 +187,7 @@ def _entries(path: str, errors: list[RecurringError]) -> Iterator[Entry]:
 def _parts(text: str) -> list[tuple[str, int]]:
     """The text, if it can be parsed, else its entries; each with the number of lines above it."""
     try:
-        _composed(text)
+        composed(text)
     except ValueError:
         parts, above = [], 0
         for part in _ENTRY.split(text):
@@ -205,34 +197,12 @@ def _parts(text: str) -> list[tuple[str, int]]:
     return [(text, 0)]
 
 
-def _composed(text: str) -> Node | None:
-    """Raises:
-    ValueError: it is no YAML; as a second argument the number of the line, from 0, where that is known.
-    """
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return yaml.compose(text, loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        said = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ValueError(said, None if mark is None else mark.line) from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply", None) from None
-
-
 def _malformed(path: str, part: str, above: int, error: ValueError) -> RecurringError:
-    said, line = error.args
+    said, line = malformed(part, error)
     named = _NAME.match(part)
-    hint = ""
-    lines = part.splitlines()
-    line = min(line or 0, len(lines) - 1)  # what is not ended is seen behind the last one
-    begin = lines[line]
-    if re.search(r":\s*[*@%&!]", begin):
-        hint = "; a value that begins with one of * @ % & ! stands in quotes"
+    begin = part.splitlines()[line]
     return RecurringError(
-        f"malformed: {said}{hint}",
+        said,
         file=path,
         line=above + 1 + line,
         task=None if named is None else named[1].strip(),
@@ -241,7 +211,7 @@ def _malformed(path: str, part: str, above: int, error: ValueError) -> Recurring
 
 
 def _entry(path: str, key: Node, value: Node, above: int, errors: list[RecurringError]) -> Entry | None:
-    name, line = key.value, _line(key, above)
+    name, line = key.value, line_of(key, above)
     if key.id != "scalar" or not 1 <= len(name) <= 100 or not name.isprintable():
         reason = f"the name of a task has 1 to 100 printable characters, not {name!r:.60}"
         errors.append(RecurringError(reason, file=path, line=line))
@@ -253,78 +223,28 @@ def _entry(path: str, key: Node, value: Node, above: int, errors: list[Recurring
     if value.id != "mapping":
         refused("below its name, indented, stands what it is: 'schedule: ...'", line)
         return None
-    if _size(value, {}) > _MOST_VALUES:
-        refused(f"it has more than {_MOST_VALUES:,} values, or an alias that contains itself", line)
+    if is_too_large(value):
+        refused(f"it has more than {MOST_VALUES:,} values, or an alias that contains itself", line)
         return None
     said: set[str] = set()
     for inner, _ in value.value:
         if str(inner.value) in said:
-            refused("it is said twice", _line(inner, above), str(inner.value)[:60])
+            refused("it is said twice", line_of(inner, above), str(inner.value)[:60])
             return None
         said.add(str(inner.value))
     values: dict[str, Any] = {}
     lines: dict[str, int] = {}
     try:
-        pairs = _merged(value)
+        pairs = merged(value)
     except ValueError as error:
         refused(f"malformed: {error}", line, "<<")
         return None
     for inner, node in pairs:
         known = str(inner.value)
-        lines[known] = _line(inner, above)
+        lines[known] = line_of(inner, above)
         try:
-            values[known] = _value(node)
+            values[known] = value_of(node)
         except ValueError as error:
             values[known] = None
             refused(f"malformed: {error}", lines[known], known[:60])
     return Entry(name, line, values, lines)
-
-
-def _merged(mapping: Node) -> list[tuple[Node, Node]]:
-    """The pairs of a mapping: first those of ``<<``, which its own overrule.
-
-    Raises:
-        ValueError: what is to be merged is no mapping.
-    """
-    import yaml
-
-    try:
-        yaml.SafeLoader("").flatten_mapping(mapping)
-    except yaml.YAMLError as error:
-        raise ValueError(getattr(error, "problem", None) or str(error)) from None
-    pairs: list[tuple[Node, Node]] = mapping.value
-    return pairs
-
-
-def _value(node: Node) -> Any:
-    """Raises:
-    ValueError: of a type that is not allowed here, or a date that there is not.
-    """
-    import yaml
-
-    loader = yaml.SafeLoader("")
-    try:
-        return loader.construct_document(node)
-    except yaml.YAMLError as error:
-        raise ValueError(getattr(error, "problem", None) or str(error)) from None
-    except (TypeError, RecursionError, OverflowError) as error:
-        raise ValueError(str(error)) from None
-
-
-def _size(node: Node, known: dict[int, int]) -> int:
-    """How many values stand in a node, aliases written out. One that contains itself counts as too many."""
-    if id(node) in known:
-        return known[id(node)]
-    known[id(node)] = _MOST_VALUES + 1  # as long as it is not known: who meets it now is inside it
-    if node.id == "mapping":
-        size = 1 + sum(_size(key, known) + _size(value, known) for key, value in node.value)
-    elif node.id == "sequence":
-        size = 1 + sum(_size(item, known) for item in node.value)
-    else:
-        size = 1
-    known[id(node)] = size
-    return size
-
-
-def _line(node: Node, above: int) -> int:
-    return int(node.start_mark.line) + 1 + above

@@ -69,6 +69,36 @@ class Runner:
         self._ended = ended
 
     def __call__(self, job: Job, stopping: Callable[[], bool] = _never) -> Any:
+        definition, context = self._known(job)
+        context._stopping = stopping
+        try:
+            held = self._restore(context, job)
+        except UnknownSerializerError as error:
+            raise self._judge.unknown(job, str(error)) from error
+        except Exception as error:  # maybe an object that it was given is gone; its rules may say what then
+            return self.pack_result(context, self.give_up(definition, context, error))
+        reason = None if held is None else chains.why_lost(self._queue(), job, held)
+        if reason is not None:
+            context._state = {**context._state, chains.TOLD: True}
+            context._stale = True
+            return self.pack_result(context, self.give_up(definition, context, Dead(reason)))
+        return self.run(definition, context)
+
+    def died(self, job: Job, error: Exception) -> Any:
+        """What becomes of a leased job whose process has died under it, as if its code had raised this. The
+        result, packed.
+
+        Raises:
+            Verdict: as `run`.
+        """
+        definition, context = self._known(job)
+        try:
+            self._restore(context, job)
+        except Exception as broken:  # its rules are asked without them; hooks see none
+            _log.warning("event=job.arguments_lost class=%s id=%s error=%r", definition.name, job.id, broken)
+        return self.pack_result(context, self.give_up(definition, context, error))
+
+    def _known(self, job: Job) -> tuple[Definition, JobContext]:
         name = envelope.name_in(job.payload)
         definition = None if name is None else self._definitions.get(name)
         if definition is None:
@@ -76,22 +106,15 @@ class Runner:
             raise self._judge.unknown(job, f"{what} is not registered here")
         context = definition.begin(_NOTHING, job.lane, job.priority, job.enqueued_at)
         context._hold(job, self._queue())
-        context._stopping = stopping
-        try:
-            call = envelope.opened(self._serializers, job.payload)
-            context.metadata = self._serializers.unpack(job.metadata)
-        except UnknownSerializerError as error:
-            raise self._judge.unknown(job, str(error)) from error
-        except Exception as error:  # maybe an object that it was given is gone; its rules may say what then
-            return self.pack_result(context, self.give_up(definition, context, error))
+        return definition, context
+
+    def _restore(self, context: JobContext, job: Job) -> str | None:
+        """The call as it was made; returns the record that holds it, if one does."""
+        call = envelope.opened(self._serializers, job.payload)
+        context.metadata = self._serializers.unpack(job.metadata)
         context.arguments = Arguments(call.args, call.kwargs)
         context._batch_id, context._ended, context._then = call.batch, call.ended, call.then
-        reason = None if call.held is None else chains.why_lost(self._queue(), job, call.held)
-        if reason is not None:
-            context._state = {**context._state, chains.TOLD: True}
-            context._stale = True
-            return self.pack_result(context, self.give_up(definition, context, Dead(reason)))
-        return self.run(definition, context)
+        return call.held
 
     def run(self, definition: Definition, context: JobContext, *, stored: bool = True) -> Any:
         """Run it: the result, packed where it is `stored`; or a coroutine that gives it, of an async job.

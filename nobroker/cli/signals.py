@@ -37,8 +37,12 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Stop]:
-    """Yield what SIGINT and SIGTERM set; the handlers there were are put back afterwards."""
+def stop_on_signals(*others: str) -> Iterator[Stop]:
+    """Yield what SIGINT and SIGTERM set; the handlers there were are put back afterwards.
+
+    Args:
+        others: names of signals that set it, too, where the system has them.
+    """
     stop = Stop()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -47,9 +51,10 @@ def stop_on_signals() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():
         yield stop  # only the main thread may set handlers
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    more = [getattr(signal, name) for name in others if hasattr(signal, name)]
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM, *more)}
     try:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nobroker.cli.failures import CommandError
 from nobroker.cli.settings import Settings
@@ -12,10 +12,12 @@ from nobroker.cli.settings import Settings
 if TYPE_CHECKING:
     from nobroker import WorkerStats
 
+T = TypeVar("T")
+
 COUNTS = ("leased", "succeeded", "failed", "dead", "lost_leases")
 
 
-def to_the_end(run: Callable[[], WorkerStats], what: str) -> WorkerStats:
+def to_the_end(run: Callable[[], T], what: str) -> T:
     """Run a worker until it ends.
 
     Args:
@@ -65,13 +67,22 @@ class _SafeFormatter(logging.Formatter):
         return escape(super().format(record).replace("\n", "; "))
 
 
-def log_to_stderr(level: int) -> bool:
-    """Send the program's log to stderr; False when the user's code has set up a log of its own."""
+def log_to_stderr(level: int, *, json: bool = False) -> bool:
+    """Send the program's log to stderr; False when the user's code has set up a log of its own.
+
+    Args:
+        json: as JSON lines.
+    """
     root = logging.getLogger()
     if root.handlers:
         return False
     to_stderr = logging.StreamHandler()
-    to_stderr.setFormatter(_SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    if json:
+        from nobroker.running.logs import JsonFormatter
+
+        to_stderr.setFormatter(JsonFormatter())
+    else:
+        to_stderr.setFormatter(_SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(to_stderr)
     root.setLevel(level)
     return True

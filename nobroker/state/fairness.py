@@ -120,6 +120,14 @@ class Fairness(Waiting):
             fair.put(share, share.key)
         return share
 
+    def stand_as_recorded(self) -> None:
+        """What was chosen came to nothing: nobody has moved on."""
+        for fair in self.fairs.values():
+            for share in fair.shares.values():
+                fair.take(share)
+                share.tag = self._place_of(share.fair_key)
+                fair.put(share, share.key)
+
     def chosen(self) -> None:
         """The choosing is over: what counts are the records that say so."""
         self._ahead.clear()

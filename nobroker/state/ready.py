@@ -178,3 +178,4 @@ class ReadyIndex(Taking):
                     self.add_run(Run(*own, group=group))
         for gate in gates:
             self._freed(gate)
+        self.stand_as_recorded()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
+from nobroker.lanes import Lanes, Selection
 from nobroker.state.codes import LEASED, READY, RETRY
 from nobroker.state.entries import Entries
 from nobroker.state.gates import Gate, Group
@@ -36,24 +37,32 @@ class Taking(Parking):
     def __init__(self, pages: Pages, entries: Entries) -> None:
         super().__init__(pages, entries)
         self._tails: dict[tuple[str | Group, int, int], Run] = {}
+        self._turns: dict[str, int] = {}
+        """When a lane was served last, for those whom lanes serve in turn; known to this process only."""
+        self._turn = 0
 
-    def take(self, count: int, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> list[Piece]:
+    def take(self, count: int, lanes: Selection, paused: frozenset[str | None]) -> list[Piece]:
         """Take up to `count` jobs off the front, in the order of delivery.
 
         A job on its last try whose lease expired before is taken alone.
         """
-        if count == 1 and lanes is None and not paused and len(self.lanes) == 1 and not self.guarded:
-            first = self._take_first()
+        if count == 1 and not paused and len(self.lanes) == 1 and not self.guarded:
+            first = self._take_first(lanes)
             if first is not None:
+                if isinstance(lanes, Lanes) and lanes.order == "fair":
+                    self._had_its_turn(first.lane)
                 return [first]
         pieces: list[Piece] = []
         chosen: list[Gate] = []
         rooms = self._lane_rooms()
+        singles = isinstance(lanes, Lanes) and (
+            lanes.order == "fair" or (not lanes.by_priority and self._alone_jobs > 0)
+        )
         while count > 0:
-            rows, limit = self._front(lanes, self._shut(paused, rooms))
+            rows, limit = self._next(lanes, self._shut(paused, rooms))
             if rows is None:
                 break
-            group, most = None, count
+            group, most = None, 1 if singles else count
             fair = rows[0][3]
             if isinstance(fair, Fair):
                 rows, limit = fair.next().rows, None
@@ -61,7 +70,7 @@ class Taking(Parking):
                 group = rows[0][3]
                 if group.identity.alone and (pieces or not self._may_run_alone(group, lanes)):
                     break
-                rows, most = group.rows, min(count, group.room())
+                rows, most = group.rows, min(most, group.room())
                 if len(rows) > 1 and (limit is None or rows[1][:3] < limit):
                     limit = rows[1][:3]
             _, _, seq, run = rows[0]
@@ -73,6 +82,8 @@ class Taking(Parking):
             piece = self._take_row(rows, most, limit)
             pieces.append(piece)
             count -= piece.size
+            if singles:
+                self._had_its_turn(piece.lane)
             if piece.lane in rooms:
                 rooms[piece.lane] -= piece.size
             if group is not None:
@@ -98,7 +109,7 @@ class Taking(Parking):
         """The lanes of which nothing may be leased."""
         return paused.union(lane for lane, room in rooms.items() if room <= 0) if rooms else paused
 
-    def _may_run_alone(self, group: Group, lanes: Iterable[str] | None) -> bool:
+    def _may_run_alone(self, group: Group, lanes: Selection) -> bool:
         """Whether nothing is leased, and whoever asks serves the lane of the group."""
         return not self._pages.total(LEASED) and (lanes is None or group.identity.lane in lanes)
 
@@ -113,12 +124,12 @@ class Taking(Parking):
             self._drop_first(rows, run)
         return piece
 
-    def _take_first(self) -> Piece | None:
+    def _take_first(self, lanes: Selection) -> Piece | None:
         """Take the front of the only lane where that is a job of a run without gaps, and it is sure to be
         next: the commonest lease. None says to look properly.
         """
-        (rows,) = self.lanes.values()
-        if not rows:
+        ((lane, rows),) = self.lanes.items()
+        if not rows or (lanes is not None and lane not in lanes):
             return None
         run = rows[0][3]
         if not isinstance(run, Run) or run.seqs is not None:
@@ -137,8 +148,8 @@ class Taking(Parking):
             self._drop_first(rows, run)
         return Piece([seq, seq], 1, run.lane, -run.nprio, run.max_attempts, run.expires, avail)
 
-    def has_ready(self, lanes: Iterable[str] | None, paused: frozenset[str | None]) -> bool:
-        rows, _ = self._front(lanes, self._shut(paused, self._lane_rooms()))
+    def has_ready(self, lanes: Selection, paused: frozenset[str | None]) -> bool:
+        rows, _ = self._next(lanes, self._shut(paused, self._lane_rooms()))
         if rows is None:
             return False
         group = rows[0][3]
@@ -146,10 +157,51 @@ class Taking(Parking):
             return True
         return self._may_run_alone(group, lanes)
 
-    def _front(
-        self, lanes: Iterable[str] | None, paused: frozenset[str | None]
+    def _next(
+        self, lanes: Selection, paused: frozenset[str | None]
     ) -> tuple[SortedList[Row] | None, Key | None]:
-        """The lane whose first job is next, and the key at which another row's turn begins."""
+        """As `_front`, for whoever asks for lanes in an order of their own.
+
+        A job that runs alone has its turn by priority, in every order: else those who have another order
+        would never let it find the queue quiet.
+        """
+        if not isinstance(lanes, Lanes):
+            return self._front(lanes, paused)
+        served = [lane for lane in self.lanes if lane in lanes]
+        if lanes.by_priority or len(served) < 2:
+            return self._front(served, paused)
+        if self._alone_jobs:
+            rows, limit = self._front(served, paused)
+            first = None if rows is None else rows[0][3]
+            if rows is None or (isinstance(first, Group) and first.identity.alone):
+                return rows, limit
+        for tier in self._tiers(lanes, served):
+            rows, limit = self._front(tier, paused, guarded=False)
+            if rows is not None:
+                return rows, limit
+        return None, None
+
+    def _had_its_turn(self, lane: str) -> None:
+        self._turn = self._turns[lane] = self._turn + 1
+
+    def _tiers(self, lanes: Lanes, served: list[str]) -> Iterable[Iterable[str]]:
+        """The lanes in the order of their turns; those that are one by priority together."""
+        if lanes.order == "fair":
+            turn = self._turns.get
+            return [(lane,) for lane in sorted(served, key=lambda lane: (turn(lane, 0), lanes.rank(lane)))]
+        tiers: dict[int, list[str]] = {}
+        for lane in served:
+            tiers.setdefault(lanes.rank(lane), []).append(lane)
+        return [tiers[rank] for rank in sorted(tiers)]
+
+    def _front(
+        self, lanes: Iterable[str] | None, paused: frozenset[str | None], guarded: bool = True
+    ) -> tuple[SortedList[Row] | None, Key | None]:
+        """The lane whose first job is next, and the key at which another row's turn begins.
+
+        Args:
+            guarded: jobs that run alone count, too.
+        """
         empty: list[str] = []
         best: SortedList[Row] | None = None
         best_key: Key | None = None
@@ -170,7 +222,7 @@ class Taking(Parking):
                 rival = key
         for lane in empty:
             del self.lanes[lane]
-        if self.guarded:
+        if guarded and self.guarded:
             best, best_key, rival = self._guarded_front(paused, best, best_key, rival)
         if best is not None and len(best) > 1:
             second = best[1][:3]

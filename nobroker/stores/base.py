@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nobroker.errors import CorruptLogError
 from nobroker.job import Job, JobState
+from nobroker.lanes import Selection
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 
 
@@ -112,7 +113,7 @@ class Store(Protocol):
         count: int,
         timeout_us: int,
         wait: float,
-        lanes: tuple[str, ...] | None,
+        lanes: Selection,
         stop: Callable[[], bool] | None,
     ) -> list[Job]: ...
 
@@ -123,7 +124,7 @@ class Store(Protocol):
         acks: Sequence[tuple[Job, bytes | None]],
         count: int,
         timeout_us: int,
-        lanes: tuple[str, ...] | None,
+        lanes: Selection,
     ) -> tuple[list[Job], list[Job], list[Job], int]: ...
 
     def wait_durable(self, ticket: int) -> None: ...
@@ -167,6 +168,8 @@ class Store(Protocol):
     def lane_limit(self, lane: str, limit: int | None) -> None: ...
 
     def lane_limits(self) -> dict[str, int]: ...
+
+    def lanes(self) -> list[str]: ...
 
     def is_paused(self) -> bool: ...
 

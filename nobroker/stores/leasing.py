@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from nobroker.errors import CorruptLogError
 from nobroker.job import Job
+from nobroker.lanes import Lanes, Selection
 from nobroker.state import kinds
 from nobroker.state.machine import NEVER, Head
 from nobroker.state.numbers import each, pack_words
@@ -20,8 +21,11 @@ from nobroker_mmap.offsets import Piece as LogPiece
 
 _STAND_BACK_S: Final = 0.05
 """For so long a waiter that passed a wake-up on lets others take it."""
+_MOST_PASSED: Final = 5
+"""So often it passes one on while the log stays as it is: nobody may be there who wants it."""
 
 
+_ALL: Final = ("*",)
 _NO_LANES: Final[frozenset[str | None]] = frozenset()
 
 
@@ -30,7 +34,7 @@ class Nothing(NamedTuple):
 
     until: int
     wall: int | None
-    lanes: tuple[str, ...] | None
+    lanes: Selection
     position: int
 
 
@@ -55,7 +59,7 @@ class Leaser:
         count: int,
         timeout_us: int,
         wait: float,
-        lanes: tuple[str, ...] | None,
+        lanes: Selection,
         stop: Callable[[], bool] | None,
     ) -> list[Job]:
         """Up to `count` jobs; waits up to `wait` seconds for the first one."""
@@ -72,13 +76,13 @@ class Leaser:
         count: int,
         timeout_us: int,
         wait: float,
-        lanes: tuple[str, ...] | None,
+        lanes: Selection,
         stop: Callable[[], bool] | None,
     ) -> list[Job]:
         session = self._session
         log = session.log
         end = time.monotonic() + wait
-        woken = False
+        woken, position, passed = False, -1, 0
         while True:
             # Where the flag was up before, whoever appended after this look saw it: the cheap look is enough.
             log.ensure_reachable()
@@ -89,7 +93,10 @@ class Leaser:
             remaining = end - time.monotonic()
             if jobs or remaining <= 0 or (stop is not None and stop()):
                 return jobs
-            if woken and lanes is not None and self._others_may_want():
+            if position != log.position:
+                position, passed = log.position, 0
+            if woken and lanes is not None and passed < _MOST_PASSED and self._others_may_want():
+                passed += 1
                 log.notify()
                 time.sleep(_STAND_BACK_S)
             woken = log.wait(min(remaining, self._until_event()), ticket)
@@ -113,7 +120,7 @@ class Leaser:
             seconds = min(seconds, max((nothing.wall - clock.wall_us()) / 1e6, 0.001), 1.0)
         return max(seconds, 0.0)
 
-    def _surely_nothing(self, lanes: tuple[str, ...] | None) -> bool:
+    def _surely_nothing(self, lanes: Selection) -> bool:
         nothing = self._nothing
         session = self._session
         return (
@@ -125,7 +132,7 @@ class Leaser:
             and (nothing.wall is None or session.clock.wall_us() < nothing.wall)
         )
 
-    def _attempt(self, count: int, timeout_us: int, lanes: tuple[str, ...] | None) -> list[Job]:
+    def _attempt(self, count: int, timeout_us: int, lanes: Selection) -> list[Job]:
         session = self._session
         with session.transaction() as now:
             taken = self.take(now, count, timeout_us, lanes)
@@ -135,7 +142,7 @@ class Leaser:
             self.leased(taken)
         return self.jobs(taken, end)
 
-    def take(self, now: int, count: int, timeout_us: int, lanes: tuple[str, ...] | None) -> Taken | None:
+    def take(self, now: int, count: int, timeout_us: int, lanes: Selection) -> Taken | None:
         """Inside a transaction: choose jobs, make sure that they can be read, and word the record."""
         session = self._session
         state = session.state
@@ -171,7 +178,9 @@ class Leaser:
             "v": [_column(piece) for piece in pieces],
         }
         if lanes is not None:
-            head["l"] = list(lanes)
+            names = lanes.names if isinstance(lanes, Lanes) else lanes
+            if names != _ALL:
+                head["l"] = list(names)
         return Taken((kinds.LEASE, head, b""), sources, pieces, {})
 
     def leased(self, taken: Taken) -> None:
@@ -236,7 +245,7 @@ class Leaser:
                 token += piece.last - piece.first + 1
         return jobs
 
-    def _remember_nothing(self, now: int, lanes: tuple[str, ...] | None) -> None:
+    def _remember_nothing(self, now: int, lanes: Selection) -> None:
         session = self._session
         _, wall = session.state.ready.next_due()
         event = session.state.next_event()

@@ -9,6 +9,7 @@ from typing import Any
 from nobroker.clock import Clock
 from nobroker.errors import NobrokerError, NotLeasedError
 from nobroker.job import Job, JobState
+from nobroker.lanes import Selection
 from nobroker.limits import discards
 from nobroker.reports import CompactionResult, QueueStats, RecoveryReport
 from nobroker.state import codes, kinds
@@ -104,7 +105,7 @@ class LogStore:
         count: int,
         timeout_us: int,
         wait: float,
-        lanes: tuple[str, ...] | None,
+        lanes: Selection,
         stop: Callable[[], bool] | None,
     ) -> list[Job]:
         jobs = self._leaser.lease(count, timeout_us, wait, lanes, stop)
@@ -121,7 +122,7 @@ class LogStore:
         acks: Sequence[tuple[Job, bytes | None]],
         count: int,
         timeout_us: int,
-        lanes: tuple[str, ...] | None,
+        lanes: Selection,
     ) -> tuple[list[Job], list[Job], list[Job], int]:
         answer = self._settler.settle_and_lease(acks, count, timeout_us, lanes)
         self._upkeep()
@@ -237,6 +238,9 @@ class LogStore:
 
     def lane_limits(self) -> dict[str, int]:
         return self._looker.lane_limits()
+
+    def lanes(self) -> list[str]:
+        return self._looker.lanes()
 
     def purge(self, lane: str | None) -> int:
         session = self._session

@@ -106,6 +106,13 @@ class Looker:
             self._session.follow()
             return dict(self._session.state.ready.lane_limits)
 
+    def lanes(self) -> list[str]:
+        with self._session.reading():
+            self._session.follow()
+            pages = self._session.state.pages
+            known = {n for n, counts in zip(pages.lane_names, pages.counts, strict=True) if any(counts[1:])}
+            return sorted(known | {name for name in self._session.state.paused if name is not None})
+
     def jobs(self, wanted: JobState | None, lane: str | None) -> Iterator[Job]:
         """Jobs by sequence number; waiting ones in the order they would be delivered."""
         session = self._session

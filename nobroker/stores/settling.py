@@ -7,6 +7,7 @@ from typing import Any
 
 from nobroker.errors import CorruptLogError, NotLeasedError
 from nobroker.job import Job
+from nobroker.lanes import Selection
 from nobroker.state import codes, kinds
 from nobroker.state.entries import CANCEL
 from nobroker.state.machine import Head
@@ -136,7 +137,7 @@ class Settler:
         acks: Sequence[tuple[Job, bytes | None]],
         count: int,
         timeout_us: int,
-        lanes: tuple[str, ...] | None,
+        lanes: Selection,
     ) -> tuple[list[Job], list[Job], list[Job], int]:
         """Acks and the next lease in one group; not yet durable: the ticket says up to where to wait."""
         session = self._session

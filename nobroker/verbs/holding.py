@@ -7,6 +7,7 @@ from typing import Any
 
 from nobroker import arguments
 from nobroker.job import Job
+from nobroker.lanes import Lanes
 from nobroker.stores.base import JobRef
 from nobroker.values import pack_value, storable_text
 from nobroker.verbs.face import Face, ref
@@ -21,7 +22,7 @@ class Holding(Face):
         *,
         visibility_timeout: float | None = None,
         wait: float = 0.0,
-        lanes: Iterable[str] | None = None,
+        lanes: Iterable[str] | Lanes | None = None,
     ) -> list[Job]:
         """Take up to `count` jobs; nobody else gets them until their deadline.
 
@@ -29,7 +30,7 @@ class Holding(Face):
             count: at most so many.
             visibility_timeout: seconds until the deadline, instead of the queue's.
             wait: seconds to wait for the first job when there is none.
-            lanes: only from these.
+            lanes: only from these: names, or `Lanes`, which also has patterns and orders.
 
         Returns:
             The jobs, in the order of delivery; none when nothing is due, or the queue is paused.
@@ -43,7 +44,7 @@ class Holding(Face):
         *,
         visibility_timeout: float | None = None,
         wait: float = 0.0,
-        lanes: Iterable[str] | None = None,
+        lanes: Iterable[str] | Lanes | None = None,
     ) -> Job | None:
         """Take one job, or None. Arguments as in `lease`."""
         jobs = self._wait_lease(1, visibility_timeout=visibility_timeout, wait=wait, lanes=lanes, stop=None)
@@ -55,7 +56,7 @@ class Holding(Face):
         *,
         visibility_timeout: float | None = None,
         wait: float,
-        lanes: Iterable[str] | None = None,
+        lanes: Iterable[str] | Lanes | None = None,
         stop: Callable[[], bool] | None,
     ) -> list[Job]:
         """As `lease`; also returns when `stop` is true after `_wake_local`."""
@@ -212,7 +213,7 @@ class Holding(Face):
         count: int,
         *,
         visibility_timeout: float | None = None,
-        lanes: Iterable[str] | None = None,
+        lanes: Iterable[str] | Lanes | None = None,
     ) -> tuple[list[Job], list[Job], list[Job], int]:
         packed = [(job, None if result is None else pack_value(result, "result")) for job, result in acks]
         return self._store.settle_and_lease(

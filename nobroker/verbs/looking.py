@@ -47,6 +47,11 @@ class Looking(Face):
                 raise ValueError("give lane or seqs, not both")
         return self._store.stats(arguments.optional_lane(lane), seqs)
 
+    @property
+    def lanes(self) -> list[str]:
+        """The lanes of all jobs that are known, and those that are paused; sorted."""
+        return self._store.lanes()
+
     def list_jobs(
         self, state: JobState | str | None = None, *, limit: int | None = None, lane: str | None = None
     ) -> list[Job]:

@@ -13,7 +13,7 @@ from nobroker.worker.durability import Durability
 from nobroker.worker.heartbeat import Heartbeat
 from nobroker.worker.outcome import Outcome
 from nobroker.worker.recording import Recorder
-from nobroker.worker.run import Hand, Handler, Note, Place, Post, Run
+from nobroker.worker.run import Hand, Handler, Held, Note, Place, Post, Run
 from nobroker.worker.slot import Slot
 
 _LET_GO_S = 10.0
@@ -25,8 +25,9 @@ _LOOK_S = 0.25
 class Conductor:
     """One run from its start to its end. What a stop does, and what a second signal does, is here."""
 
-    def __init__(self, run: Run, handler: Handler, concurrency: int) -> None:
+    def __init__(self, run: Run, handler: Handler, concurrency: int, *, signals: bool) -> None:
         self._run = run
+        self._look_s = _LOOK_S if signals else None  # what is not a signal rings
         self._durability = Durability(run)
         self._heartbeat = Heartbeat(run)
         self._caller = Caller(handler, run.fail)
@@ -50,6 +51,12 @@ class Conductor:
     def is_running(self, job: Job) -> bool:
         with self._run.changed:
             return self._slot_of(job) is not None
+
+    def running(self) -> list[Held]:
+        """What handlers have now."""
+        with self._run.changed:
+            slots = [slot for slot in self._slots if slot.place is Place.HANDLER]
+            return [slot.hand.running for slot in slots if slot.hand.running is not None]
 
     def abandon(self, job: Job, outcome: Outcome) -> bool:
         """Record what became of a running job, and count its slot as ended; see `Worker.abandon`."""
@@ -123,12 +130,14 @@ class Conductor:
         """Take one note and act on it; whether all slots have ended."""
         run = self._run
         try:
-            note = run.mailbox.get(timeout=_LOOK_S)
+            note = run.mailbox.get(timeout=self._look_s)
         except Empty:
             note = None
         if note is Note.SIGNAL:
             self._signals += 1
             run.stop("signal")
+        elif note is Note.LET_GO:
+            self._signals = 2
         if run.stopping and not self._told:
             self._told = True
             self._tell_stop()

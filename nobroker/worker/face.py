@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
 from nobroker.job import Job
+from nobroker.lanes import Lanes
 from nobroker.worker import signals
 from nobroker.worker.conductor import Conductor
 from nobroker.worker.outcome import Outcome
@@ -43,7 +45,7 @@ class Worker:
             is called in the main thread. The old handlers come back afterwards.
         batch: jobs that one thread leases at a time, 1 to 10,000. More than 1 is for tiny jobs: their acks
             are recorded together.
-        lanes: take jobs of these lanes only. None: of all.
+        lanes: take jobs of these lanes only: names, or `Lanes` with patterns and an order. None: of all.
 
     Attributes:
         stats: the counts of the present or last run.
@@ -65,7 +67,7 @@ class Worker:
         idle_timeout: float | None = None,
         handle_signals: bool = True,
         batch: int = 1,
-        lanes: Iterable[str] | None = None,
+        lanes: Iterable[str] | Lanes | None = None,
     ) -> None:
         if not callable(getattr(queue, "_settle_and_lease", None)):
             raise TypeError(f"queue must be a Queue, not {type(queue).__name__}")
@@ -104,10 +106,24 @@ class Worker:
         if (run := self._run) is not None:
             run.stop("stop")
 
+    def let_go(self) -> None:
+        """As a second signal: give back at once what has not ended, no attempt counted, and return from
+        `run` without waiting for its handlers; what they return later is dropped. From any thread or signal
+        handler, any time.
+        """
+        self.stop()
+        if (run := self._run) is not None:
+            run.mailbox.put(Note.LET_GO)
+
     def is_running(self, job: Job) -> bool:
         """Whether a handler of the present run has this lease of a job in hand."""
         conductor = self._conductor
         return conductor is not None and conductor.is_running(job)
+
+    def running(self) -> list[tuple[Job, float]]:
+        """The jobs that handlers have now, each with the seconds for which they have had it."""
+        conductor, now = self._conductor, time.monotonic()
+        return [] if conductor is None else [(held.job, now - held.began) for held in conductor.running()]
 
     def abandon(self, job: Job, *, error: BaseException | None = None, result: Any = None) -> bool:
         """Record a running job as ended, although its handler has not come back, and count on the handler's
@@ -165,7 +181,7 @@ class Worker:
             self._run = run
             if self._stop_asked:
                 run.stop("stop")
-            self._conductor = Conductor(run, self.handler, self.concurrency)
+            self._conductor = Conductor(run, self.handler, self.concurrency, signals=self.handle_signals)
             catching = signals.caught(lambda: run.mailbox.put(Note.SIGNAL))
             with catching if self.handle_signals else nullcontext():
                 self._conductor.conduct()
@@ -195,7 +211,9 @@ def _seconds(name: str, value: Any) -> float:
     return float(value)
 
 
-def _lanes(lanes: Any) -> tuple[str, ...]:
+def _lanes(lanes: Any) -> tuple[str, ...] | Lanes:
+    if isinstance(lanes, Lanes):
+        return lanes
     if isinstance(lanes, str | bytes) or not isinstance(lanes, Iterable):
         raise TypeError(f"lanes must be a list of names, not {lanes!r}")
     names = tuple(lanes)

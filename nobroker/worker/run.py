@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from nobroker.job import Job
+from nobroker.lanes import Lanes
 from nobroker.worker import facts
 
 Handler = Callable[[Job], Any]
@@ -51,11 +52,11 @@ class WorkQueue(Protocol):
     def release(self, job: Any, *, delay: float = 0.0, state: Any = None) -> Job: ...
     def release_many(self, jobs: Any) -> Any: ...
     def _wait_lease(
-        self, count: int, *, wait: float, lanes: Sequence[str] | None, stop: Callable[[], bool]
+        self, count: int, *, wait: float, lanes: Sequence[str] | Lanes | None, stop: Callable[[], bool]
     ) -> list[Job]: ...
     def _wake_local(self) -> None: ...
     def _settle_and_lease(
-        self, acks: list[tuple[Job, Any]], count: int, *, lanes: Sequence[str] | None
+        self, acks: list[tuple[Job, Any]], count: int, *, lanes: Sequence[str] | Lanes | None
     ) -> tuple[list[Job], list[Job], list[Job], int]: ...
     def _wait_durable(self, ticket: int) -> None: ...
 
@@ -85,11 +86,14 @@ class WorkerStats:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A job in hand. `good_until` (monotonic seconds): before it, nobody else can have got the job."""
+    """A job in hand. `good_until` (monotonic seconds): before it, nobody else can have got the job. `began`
+    (the same): when its handler was called.
+    """
 
     job: Job
     good_until: float
     lost: bool = False
+    began: float = 0.0
 
 
 @dataclass(slots=True)
@@ -124,6 +128,7 @@ class Note(Enum):
 
     SIGNAL = auto()
     STOP = auto()
+    LET_GO = auto()
     SLOT_ENDED = auto()
 
 
@@ -145,7 +150,7 @@ class Run:
         max_jobs: int | None,
         idle_timeout: float | None,
         batch: int,
-        lanes: Sequence[str] | None,
+        lanes: Sequence[str] | Lanes | None,
     ) -> None:
         self.queue = queue
         self.poll_interval = poll_interval

@@ -125,7 +125,9 @@ class Slot:
                 if run.stopping or not self.hand.todo:
                     return None
                 held = self.hand.todo[0]
-                if not held.lost and (held is sure or time.monotonic() < held.good_until):
+                now = time.monotonic()
+                if not held.lost and (held is sure or now < held.good_until):
+                    held.began = now
                     self.hand.running = self.hand.todo.popleft()
                     self.place = Place.HANDLER
                     return held

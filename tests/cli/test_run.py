@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ class Report(BaseJob):
     "needs.py": "import no_such_library\n",
     "misspelt.py": "from shop.base import app\n@app.job(que='mails')\ndef f(): ...\n",
     "twice.py": "from shop.mails import app\n@app.job\ndef send(): ...\n",
+    "wrong.yml": "workers:\n- thread: 2\n",
     "loud.py": "import logging, shop.mails\nlogging.basicConfig(format='MINE %(message)s', level='INFO')\n",
 }
 
@@ -78,7 +80,7 @@ class Project:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.env = {k: v for k, v in os.environ.items() if k != "NOBROKER_DIR"}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("NOBROKER_")}
         self.env["PYTHONPATH"] = os.pathsep.join(sys.path)
         for name, text in FILES.items():
             (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -159,6 +161,29 @@ def test_only_the_queues_that_were_named(project: Project) -> None:
     assert [job.state for job in project.jobs()] == ["done", "ready"]
 
 
+def test_what_is_not_typed_is_said_by_the_environment_and_the_file(project: Project) -> None:
+    project.python("send.perform_later('ann')", "fail.perform_later('no')", "app.queue.enqueue('raw')")
+    (project.home / "queue.yml").write_text('workers: [{queues: "ma*"}]')
+    assert project("--json", "run", "shop", "--once").json["succeeded"] == 1
+    ran = project("--json", "run", "shop", "--once", NOBROKER_QUEUES="*", NOBROKER_QUEUE="x")
+    assert ran.json["failed"] == 1
+    assert "event=run.config_doubtful nobody reads NOBROKER_QUEUE; did you mean NOBROKER_QUEUES?" in ran.err
+    assert sorted((job.lane, str(job.state)) for job in project.jobs()) == [
+        ("", "ready"),
+        ("default", "dead"),
+        ("mails", "done"),
+    ]
+
+
+def test_everything_in_one_queue(project: Project) -> None:
+    project.env["NOBROKER_FORCE_QUEUE"] = "branch_x"
+    project.python("send.perform_later('ann')", "last.perform_later(0)")
+    ran = project("--json", "run", "shop", "--once", "--queues", "mails")
+    assert ran.json["succeeded"] == 2
+    assert "queues=branch_x threads=1" in ran.err
+    assert {job.lane for job in project.jobs()} == {"branch_x"}
+
+
 def test_threads_and_batches(project: Project) -> None:
     project.python("app.perform_all_later([Report.build() for _ in range(3)])")
     assert project("--json", "run", "shop", "--once", "--threads", "3").json["succeeded"] == 3
@@ -204,9 +229,10 @@ def test_a_second_signal_lets_the_job_go(project: Project) -> None:
         wait_for(process, "it runs")
         process.send_signal(signal.SIGTERM)
         wait_for(process, "stopping")
+        time.sleep(0.15)  # sooner it would be the same signal once more
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
-    assert process.returncode == 0
+    assert process.returncode == 1
     (job,) = project.jobs()
     assert (job.state, job.attempts) == ("ready", 0)
 
@@ -238,8 +264,12 @@ def test_a_job_that_ends_the_program(project: Project) -> None:
         (["bare:number"], "'bare:number' is a int, not an App"),
         (["shop:app"], "'shop:app' is nothing, not an App"),
         (["shop", "--app", "base"], "--app takes MODULE:NAME, such as shop:app, not 'base'"),
-        (["shop", "--queues", "mails,"], "--queues takes names with commas between them"),
-        (["shop", "--queues", "ma*"], "--queues takes names with commas between them"),
+        (["shop", "--queues", "mails,"], "--queues: names with commas between them, or a list of names, not"),
+        (["shop", "--queues", "m*s"], "--queues: 'm*s': an asterisk stands at the end of a name only"),
+        (["shop", "--shutdown-timeout", "soon"], "--shutdown-timeout: it is seconds, or such as 5s"),
+        (["shop", "--config", "none.yml"], "--config: there is no file 'none.yml'"),
+        (["shop", "--config", "wrong.yml"], "wrong.yml, line 2, workers[0].thread: there is no such key"),
+        (["no_such_package", "--config", "wrong.yml"], "wrong.yml, line 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
@@ -252,7 +282,7 @@ def test_nothing_is_begun(project: Project, words: list[str], says: str) -> None
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["shop", "-t", "0"], ["shop", "--batch", "many"], ["shop", "--processes", "2"], ["shop", "--que"]],
+    [[], ["shop", "-t", "0"], ["shop", "--batch", "many"], ["shop", "--processes", "0"], ["shop", "--quu"]],
     ids=" ".join,
 )
 def test_wrong_usage(project: Project, words: list[str]) -> None:
@@ -304,3 +334,19 @@ def test_the_help_has_examples(project: Project) -> None:
     assert ran.code == 0
     assert "Examples:" in ran.out
     assert "nobroker run myshop.jobs --once" in ran.out.replace("--json ", "")
+
+
+def test_each_job_has_its_line_as_text_or_as_json(project: Project) -> None:
+    project.python("send.set(job_id='one').perform_later(1)", "fail.set(job_id='two').perform_later('no')")
+    ran = project("run", "shop", "--once", "--log-format", "json")
+    lines = [json.loads(line) for line in ran.err.splitlines()]
+    found = {line["id"]: line for line in lines if line["event"] == "job.finished"}
+    assert {(one["class"], one["queue"], one["attempt"], one["outcome"]) for one in found.values()} == {
+        ("send", "mails", 1, "done"),
+        ("fail", "default", 1, "dead"),
+    }
+    assert all(0 < one["ms"] < 60_000 for one in found.values())
+    assert {"run.started", "job_failed"} <= {line["event"] for line in lines}
+    project.python("send.set(job_id='three').perform_later('ann')")
+    ran = project("run", "shop", "--once")
+    assert " event=job.finished id=three class=send queue=mails attempt=1 outcome=done ms=" in ran.err

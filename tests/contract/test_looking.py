@@ -321,3 +321,23 @@ def test_job_to_dict_and_back(queue: Queue) -> None:
         Job.from_dict({})
     with pytest.raises(ValueError):
         Job.from_dict({"id": "x", "state": "bogus"})
+
+
+class TestNamesOfLanes:
+    def test_lanes_of_jobs_that_are_known_and_those_that_are_paused(
+        self, open_queue: Opener, queue: Queue
+    ) -> None:
+        assert queue.lanes == []
+        queue.enqueue(1, lane="b")
+        queue.enqueue(2, lane="a", delay=60)
+        queue.enqueue(3)
+        queue.pause(lane="empty")
+        assert queue.lanes == ["", "a", "b", "empty"]
+        queue = open_queue.reopen(queue)
+        assert queue.lanes == ["", "a", "b", "empty"]
+        queue.ack_many(queue.lease(9))
+        assert queue.lanes == ["", "a", "b", "empty"]
+        queue.resume(lane="empty")
+        queue.purge(lane="a")
+        queue.compact()
+        assert queue.lanes == []

@@ -99,6 +99,14 @@ def group_that_ends_early() -> None:
     appending.encode = lambda kind, flags, *more: encode(kind, flags | 1, *more)
 
 
+def leftovers_stay() -> None:
+    """Neither zeros behind a group, nor in the place of what was cut. One of them is enough for the next
+    opening: no leftover passes for a record, since each names its place and the checksum before it.
+    """
+    appending._TERMINATOR = b""  # type: ignore[misc]
+    files.zero_range = lambda *args: None
+
+
 def lock_not_taken() -> None:
     """Who does not get the lock goes on without it."""
     real = locking.try_lock
@@ -186,6 +194,7 @@ PLANTS = {
         nothing_reserved,
         group_without_end,
         group_that_ends_early,
+        leftovers_stay,
         lock_not_taken,
         lock_released_early,
         sizes_not_looked_at,
@@ -206,6 +215,7 @@ PLANTED_IN: tuple[tuple[Any, str], ...] = (
     (files, "preallocate"),
     (appending, "_LAST"),
     (appending, "encode"),
+    (appending, "_TERMINATOR"),
     (Session, "_reserve"),
     (Reading, "ends_closed"),
     (ControlPage, "valid"),

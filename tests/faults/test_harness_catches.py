@@ -107,6 +107,7 @@ def plant() -> Iterator[Callable[[str], None]]:
         ("page_of_another_boot_believed", "openings"),
         ("group_without_end", "verbs"),
         ("group_that_ends_early", "verbs"),
+        ("leftovers_stay", "deaths"),
     ],
 )
 def test_power_loss_is_seen(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nobroker import Job
+from nobroker import Job, Lanes
 
 from .rounds import pass_on, turn
 
@@ -250,7 +250,7 @@ class Model:
         self.jobs[job.seq] = record
         self.ids[job.id] = job.seq
 
-    def lease(self, count: int, lanes: Iterable[str] | None) -> list[Record]:
+    def lease(self, count: int, lanes: Iterable[str] | Lanes | None) -> list[Record]:
         """Which jobs a lease must give."""
         chosen: list[Record] = []
         leased = [job for job in self.jobs.values() if job.state == "leased"]
@@ -274,6 +274,11 @@ class Model:
             if first.alone:
                 served = lanes is None or first.lane in lanes
                 return [first] if served and not leased and not chosen else chosen
+            if isinstance(lanes, Lanes):  # in the order of their list
+                first = min(
+                    (job for job in waiting if may(job) and not job.alone),
+                    key=lambda job: lanes.rank(job.lane),
+                )
             if first.fair is not None:
                 first = turn([job for job in waiting if may(job)], first, passed, reached)
             if first.last_chance and chosen:

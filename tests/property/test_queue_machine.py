@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from nobroker import Job, JobExistsError, JobNotFoundError, NewJob, NotLeasedError
+from nobroker import Job, JobExistsError, JobNotFoundError, Lanes, NewJob, NotLeasedError
 
 from .handles import LANES, Handles, handles
 from .model import shown
@@ -22,7 +22,9 @@ EXAMPLES = int(os.environ.get("NOBROKER_PROPERTY_EXAMPLES", "40"))
 STEPS = int(os.environ.get("NOBROKER_PROPERTY_STEPS", "40"))
 
 lanes = st.sampled_from(LANES)
-some_lanes = st.none() | st.lists(lanes, min_size=1, max_size=2, unique=True)
+list_of_lanes = st.lists(lanes, min_size=1, max_size=2, unique=True)
+ordered = st.lists(lanes | st.just("*"), min_size=1, max_size=3, unique=True).map(Lanes)
+some_lanes = st.none() | list_of_lanes | ordered
 seconds = st.sampled_from([0, 0, 1, 2.5, 10, 60])
 priorities = st.sampled_from([0, 0, 0, 1, -1, 7])
 attempts = st.sampled_from([None, None, 1, 2, 3])
@@ -145,7 +147,7 @@ class QueueMachine(Handles):
         timeout=st.sampled_from([1, 10, 60]),
         lanes=some_lanes,
     )
-    def lease(self, h: int, count: int, timeout: int, lanes: list[str] | None) -> None:
+    def lease(self, h: int, count: int, timeout: int, lanes: list[str] | Lanes | None) -> None:
         model = self.write()
         expected = model.lease(count, lanes)
         jobs = self.queue(h).lease(count, visibility_timeout=timeout, lanes=lanes)

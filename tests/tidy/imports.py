@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from tests.tidy.sources import Source, at, imports, product, references, within
 
 # From the ground up. A module imports from its own layer and from those below it.
-LAYERS = ("log", "values", "state", "stores", "verbs", "queue", "worker", "app", "exports", "tools", "cli")
+LAYERS = (
+    "log", "values", "state", "stores", "verbs", "queue", "worker", "app", "running",
+    "exports", "tools", "cli",
+)  # fmt: skip
 # Modules and folders of nobroker that are more than values (job, backoff, clock, errors and their like).
-ABOVE_VALUES = {"state", "stores", "verbs", "queue", "worker", "app", "cli"}
+ABOVE_VALUES = {"state", "stores", "verbs", "queue", "worker", "app", "running", "cli"}
 # Layers that are below, and still none of one's business.
 NOT_FOR: dict[tuple[str, str], str] = {
     ("state", "log"): "the store turns log records into calls of the state machine",
@@ -23,11 +26,23 @@ NOT_FOR: dict[tuple[str, str], str] = {
     ("app", "log"): "use Queue's public verbs",
     ("app", "state"): "use Queue's public verbs",
     ("app", "stores"): "use Queue's public verbs",
+    ("running", "state"): "use Queue's public verbs",
+    ("running", "stores"): "use Queue's public verbs",
 }
+# `App.run` and its like are doors to what stands above them: opened when somebody goes through.
+DOORS = {("app", "running")}
+# Processes leave files beside the queue's, and hold locks on them.
+RUNNING_MAY_USE = (
+    "nobroker_mmap.files", "nobroker_mmap.directories", "nobroker_mmap.locking", "nobroker_mmap.format",
+)  # fmt: skip
 CORE_DEPENDENCIES = {"msgpack", "xxhash", "portalocker", "sortedcontainers"}
 TERMINAL_DEPENDENCIES = {"click", "rich", "orjson"}
-# The extra "schedules".
-SCHEDULES = {"nobroker.app.schedules": {"cronsim"}, "nobroker.app.recurring_file": {"yaml"}}
+# The extras "schedules", "yaml" and "titles".
+EXTRAS = {
+    "nobroker.app.schedules": {"cronsim"},
+    "nobroker.app.yaml_text": {"yaml"},
+    "nobroker.running.titles": {"setproctitle"},
+}
 LOADERS = ("nobroker.cli", "nobroker.app.discovery", "nobroker.pytest_plugin")
 PURE_IMPORTS = {
     "__future__", "abc", "array", "bisect", "collections", "copy", "dataclasses", "enum", "functools",
@@ -62,13 +77,15 @@ def imports_run_downwards(sources: list[Source]) -> Iterator[str]:
         for item in imports(source):
             target = module_of(item.name, known)
             theirs = layer_of(target)
-            if theirs is None:
+            if theirs is None or ((mine, theirs) in DOORS and (item.lazy or item.for_types_only)):
                 continue
             if LAYERS.index(theirs) > LAYERS.index(mine):
                 yield at(source, item.line, f"{mine} imports {target}, which is above it ({theirs})",
                          "let the caller above pass in what is needed, or move it down")  # fmt: skip
             elif (mine, theirs) in NOT_FOR:
                 yield at(source, item.line, f"{mine} imports {target}", NOT_FOR[mine, theirs])
+            elif (mine, theirs) == ("running", "log") and not within(item.name, RUNNING_MAY_USE):
+                yield at(source, item.line, f"{mine} imports {target}", "use Queue's public verbs")
 
 
 def no_hidden_imports(sources: list[Source]) -> Iterator[str]:
@@ -94,6 +111,8 @@ def job_layer_uses_public_names(sources: list[Source]) -> Iterator[str]:
         for item in imports(source):
             if not within(item.name, ("nobroker",)) or within(item.name, ("nobroker.app", "nobroker.clock")):
                 continue
+            if within(item.name, ("nobroker.running",)) and (item.lazy or item.for_types_only):
+                continue
             name = item.name.rpartition(".")[2]
             if name not in public or name == item.name:
                 yield at(source, item.line, f"imports {item.name}, which is not public",
@@ -114,7 +133,8 @@ def imports_make_no_circle(sources: list[Source]) -> Iterator[str]:
     for module, source in by_module.items():
         for item in imports(source):
             target = module_of(item.name, set(by_module))
-            if target in by_module and target != module and not item.for_types_only:
+            door = item.lazy and (layer_of(module), layer_of(target)) in DOORS
+            if target in by_module and target != module and not item.for_types_only and not door:
                 edges[module].setdefault(target, item.line)
     reported: set[frozenset[str]] = set()
     for start in sorted(edges):
@@ -145,7 +165,7 @@ def only_declared_dependencies(sources: list[Source]) -> Iterator[str]:
         allowed = CORE_DEPENDENCIES | own | (TERMINAL_DEPENDENCIES if terminal else set())
         if source.module == "nobroker.pytest_plugin":  # loaded by pytest, and by nobody else
             allowed = {"pytest"}
-        allowed = allowed | SCHEDULES.get(source.module, set())
+        allowed = allowed | EXTRAS.get(source.module, set())
         for item in imports(source):
             top = item.name.partition(".")[0]
             if top not in allowed and top not in sys.stdlib_module_names:

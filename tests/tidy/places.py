@@ -36,7 +36,7 @@ FILE_CALLS = frozenset(
 )  # fmt: skip
 files_only = OnlyPlace(
     FILE_CALLS,
-    ("nobroker_mmap.files", "nobroker.cli", "nobroker_tools"),
+    ("nobroker_mmap.files", "nobroker_mmap.directories", "nobroker.cli", "nobroker_tools"),
     "call nobroker_mmap.files, the only place that opens, preallocates, syncs, renames and unlinks",
     # The kernel tells which boot this is through a file that is no file of ours.
     also=frozenset({("nobroker.clock", "builtins.open")}),
@@ -54,6 +54,7 @@ stopwatch_only = OnlyPlace(
         "nobroker.clock",
         "nobroker.worker",
         "nobroker.app",
+        "nobroker.running",
         "nobroker.cli",
         "nobroker_tools",
         "nobroker.stores.leasing",
@@ -91,10 +92,11 @@ def locks_only(sources: list[Source]) -> Iterator[str]:
     for source in product(sources):
         if within(source.module, ("nobroker_mmap.locking",)):
             continue
+        keys = source.module == "nobroker.cli.keys"  # of a keyboard, which Windows has in the same module
         syncs = source.module == "nobroker_mmap.files"
         for item in imports(source):
             top = item.name.partition(".")[0]
-            if top in ("portalocker", "msvcrt") or (top == "fcntl" and not syncs):
+            if top == "portalocker" or (top == "msvcrt" and not keys) or (top == "fcntl" and not syncs):
                 yield at(source, item.line, f"imports {top}", instead)
         for line, name in references(source):
             if syncs and name.partition(".")[0] == "fcntl" and name not in full_sync:

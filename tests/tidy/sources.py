@@ -20,6 +20,10 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
+    @cached_property
+    def imported(self) -> list[Import]:
+        return list(_imports(self))
+
     @property
     def is_python(self) -> bool:
         return self.path.endswith(".py")
@@ -43,6 +47,7 @@ class Import:
     line: int
     name: str  # absolute and dotted, down to the imported name
     for_types_only: bool
+    lazy: bool  # inside a function
 
 
 def read_tree(root: Path = ROOT) -> list[Source]:
@@ -62,18 +67,25 @@ def product(sources: list[Source]) -> list[Source]:
     return [s for s in sources if s.is_product]
 
 
-def imports(source: Source) -> Iterator[Import]:
+def imports(source: Source) -> list[Import]:
+    return source.imported
+
+
+def _imports(source: Source) -> Iterator[Import]:
     typing_blocks = [
         n for n in ast.walk(source.tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)
     ]
     for_types = {id(inner) for block in typing_blocks for top in block.body for inner in ast.walk(top)}
+    functions = [n for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lazy = {id(inner) for function in functions for inner in ast.walk(function)}
     for node in ast.walk(source.tree):
+        where = (id(node) in for_types, id(node) in lazy)
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(node.lineno, alias.name, id(node) in for_types)
+                yield Import(node.lineno, alias.name, *where)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                yield Import(node.lineno, f"{origin(source, node)}.{alias.name}", id(node) in for_types)
+                yield Import(node.lineno, f"{origin(source, node)}.{alias.name}", *where)
 
 
 def origin(source: Source, node: ast.ImportFrom) -> str:

@@ -177,3 +177,23 @@ def test_rounds_can_be_compared() -> None:
     one, other = Fair(("", 0)), Fair(("", 1))
     assert (one < other) != (other < one)
     assert (one > other) != (other > one)
+
+
+def test_a_lease_that_came_to_nothing_moves_nobody_on(machine: Machine) -> None:
+    tenants = Tenants(machine)
+    tenants.add("a", 4), tenants.add("b", 4), tenants.add("c", 2)
+    ready = machine.state.ready
+    ready.put_back(ready.take(4, None, frozenset()))
+    assert tenants.lease(3) == "abc"
+    ready.put_back(ready.take(2, None, frozenset()))
+    tenants.add("d", 1)
+    assert tenants.lease() == "dabcabab"
+
+
+def test_the_oldest_job_of_a_lane_with_shares(machine: Machine) -> None:
+    tenants = Tenants(machine)
+    tenants.add("a", 1, l="x")
+    machine.pass_by(5)
+    tenants.add("b", 1, l="y")
+    oldest = machine.state.ready.oldest
+    assert [oldest(lanes, frozenset()) for lanes in (None, ["x"], ["y"], ["z"])] == [1000, 1000, 1005, None]

@@ -298,3 +298,14 @@ def test_rows_of_groups_and_rounds_can_be_compared(machine: Machine) -> None:
     assert (one < other) != (other < one)
     assert (one > other) != (other > one)
     assert isinstance(one, Group)
+
+
+def test_of_many_that_wait_for_a_slot_one_is_let_through(machine: Machine) -> None:
+    """The others are not looked at: a queue with a hundred thousand of them costs what one does."""
+    for number in range(50):
+        machine.add(1, {"k": [["shared", 1], [f"own {number}", 1]]})
+    (gate,) = (gate for name, gate in machine.state.ready.gates.items() if name == "shared")
+    assert sum(map(len, gate.parked.values())) == 49
+    for left in range(48, -1, -1):
+        machine.ack(*machine.lease())
+        assert sum(map(len, gate.parked.values())) == left

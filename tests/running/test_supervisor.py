@@ -1,0 +1,73 @@
+"""Processes that a supervisor starts, replaces and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from tests.running.trial import Trial, wait_for
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
+
+
+def test_workers_are_children_and_end_with_it(trial: Trial) -> None:
+    trial.later("slow", "slow", 0.05, count=40)
+    running = trial.run("--processes", "2")
+    trial.until("slow", 8)
+    workers = running.workers(2)
+    assert running.end() == 0
+    assert {int(pid) for pid, _ in trial.lines("slow")} == set(workers)
+    assert {job.state for job in trial.jobs()} == {"done", "ready"}
+    begun = [what for _, what in trial.lines("slow")]
+    assert begun.count("begun") == begun.count("ended") == sum(job.state == "done" for job in trial.jobs())
+
+
+def test_counts_of_all_processes_are_printed(trial: Trial) -> None:
+    trial.later("quick", count=20)
+    running = trial.run("--processes", "2", "--once")
+    assert running.end(None) == 0
+    assert "leased 20  succeeded 20  failed 0  dead 0  lost leases 0\n" in running.log()
+
+
+def test_what_dies_is_replaced_and_the_log_says_what_it_had_in_hand(trial: Trial) -> None:
+    trial.later("slow", "slow", 60, job_id="the-job")
+    running = trial.run("--processes", "2")
+    ((victim, _),) = trial.until("slow", 1)
+    others = [pid for pid in running.workers(2) if pid != int(victim)]
+    os.kill(int(victim), signal.SIGKILL)
+    running.says(f"pid={victim} how=SIGKILL")
+    assert "jobs=0 in_hand=slow:the-job\n" in running.log()
+    wait_for(lambda: len(running.children()) == 2, running.log)
+    assert set(others) < set(running.children())
+    assert int(victim) not in running.children()
+    trial.later("quick")
+    trial.until("quick", 1)
+    assert running.end() == 0
+    assert [job.attempts for job in trial.jobs() if job.id == "the-job"] == [1], "its lease brings it back"
+
+
+def test_when_none_can_be_kept_running_it_ends_and_says_why(trial: Trial) -> None:
+    trial.add("@app.on_worker_start\ndef broken():\n    os._exit(9)\n")
+    running = trial.run("--processes", "4")
+    assert running.end(None) == 1
+    assert "event=process.restart_in name=worker-1 seconds=0.2" in running.log()
+    last = running.log().splitlines()[-1]
+    assert last.startswith("error: no worker can be kept running: the last one, worker-"), last
+    assert last.endswith("ended with exit code 9")
+
+
+def test_it_ends_children_that_do_not_come_to_their_end(trial: Trial) -> None:
+    trial.add("@app.on_worker_stop\ndef hang():\n    time.sleep(600)\n")
+    running = trial.program(
+        "workers=(WorkerConfig(processes=2),), shutdown_timeout=0.1",
+        before="from nobroker.running import children\nchildren.KILL_AFTER_S = 0.3",
+    )
+    running.workers(2)
+    assert running.end() == 1
+    assert running.log().count("how=SIGKILL") == 2

@@ -1,0 +1,83 @@
+"""Children that are fresh interpreters, and import the application themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from nobroker import App
+from nobroker.running.config import RunConfig, WorkerConfig
+from nobroker.running.supervisor import Supervisor
+from nobroker.running.tasks import DIED, SETTLE, WORK, Lost, Task, task_of
+from tests.running.trial import Trial
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
+]
+
+
+def test_they_work_are_replaced_and_end(trial: Trial) -> None:
+    trial.later("quick", count=10)
+    running = trial.run("--processes", "2", "--start-method", "spawn")
+    assert {int(parent) for _, parent in trial.until("quick", 10)} == {running.pid}
+    victim, other = running.workers(2)
+    os.kill(victim, signal.SIGKILL)
+    running.says("started concurrency", 3)
+    assert other in running.children()
+    trial.later("slow", "slow", 0.3, count=2)
+    trial.until("slow", 2)
+    assert running.end() == 0
+    assert {job.state for job in trial.jobs()} == {"done"}
+
+
+def test_a_restart_loads_new_code(trial: Trial) -> None:
+    running = trial.run("--processes", "2", "--start-method", "spawn")
+    running.workers(2)
+    trial.add("@app.job(name='quick2')\ndef newer():\n    note('newer')\n")
+    running.tell(signal.SIGHUP)
+    running.says("nobroker.worker: stopped", 2)
+    trial.later("newer")
+    trial.until("newer", 1)
+    assert running.end() == 0
+
+
+def test_what_dies_under_a_job_is_settled_by_a_fresh_interpreter_too(trial: Trial) -> None:
+    (job_id,) = trial.later("die", "die", "SIGSEGV")
+    running = trial.program("workers=(WorkerConfig(isolation='process'),), start_method='spawn'")
+    running.says("event=process.ended role=settle")
+    (job,) = trial.jobs()
+    assert job.id == job_id
+    assert str(job.last_error).startswith("WorkerDiedError: die: its process ")
+    assert running.end(signal.SIGTERM) in (0, 1)  # the second try may be on
+
+
+def test_a_stop_while_they_start(trial: Trial) -> None:
+    running = trial.run("--processes", "2", "--start-method", "spawn")
+    running.says("event=process.started", 1)
+    assert running.end() == 0
+
+
+def test_children_see_that_their_supervisor_is_gone(trial: Trial) -> None:
+    running = trial.run("--processes", "2", "--start-method", "spawn")
+    running.workers(2)
+    assert running.end(signal.SIGKILL) == -signal.SIGKILL
+
+
+def test_it_has_to_be_said_what_they_import(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="packages"):
+        Supervisor(App(tmp_path), RunConfig(start_method="spawn"))
+
+
+def test_tasks_travel_as_they_are() -> None:
+    lost = Lost(id="a", token=5, why=DIED, code=-11, text="t")
+    for task in (
+        Task(role=WORK, name="w", worker=WorkerConfig(queues=("a", "b*"), max_jobs=4), once=True),
+        Task(role=SETTLE, name="s", lost=(lost,), registered="x"),
+    ):
+        assert task_of(json.loads(json.dumps(task.to_dict()))) == task
