@@ -104,7 +104,7 @@ def cli(
 def _run(
     app: App, found: Loaded, source: Source, metrics_dir: str | None, settings: Settings
 ) -> int:
-    from nobroker.app import NestedRunError
+    from nobroker.app import NestedRunError, RunFailedError
     from nobroker.cli.working import report, to_the_end
     from nobroker.running.starting import run_config, warn
 
@@ -113,7 +113,7 @@ def _run(
     _announce(app, found.config)
     try:
         ran = to_the_end(lambda: run_config(app, found.config, source, metrics_dir), "job")
-    except NestedRunError as error:
+    except (NestedRunError, RunFailedError) as error:
         raise failures.NothingBegun(failures.one_line(error)) from error
     if ran.reason is not None:
         kind = failures.NothingBegun if ran.code == failures.WRONG_USAGE else failures.CommandError

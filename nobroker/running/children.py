@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nobroker.running.board import Board, InHand
+from nobroker.running.cgroups import Groups
 from nobroker.running.forking import Starter
 from nobroker.running.keeper import EXIT_GRACE_S
 from nobroker.running.plans import End, How, Place
-from nobroker.running.tasks import Task
+from nobroker.running.tasks import WORK, Task
 
 KILL_AFTER_S: Final = EXIT_GRACE_S + 1.0
 """A child has so long to come to its end once it has let go of its jobs; then it is killed."""
@@ -84,6 +85,7 @@ class Children:
     starter: Starter
     shutdown_timeout: float
     living: list[Child] = field(default_factory=list)
+    groups: Groups = field(default_factory=Groups)
 
     def start(self, task: Task, place: Place | None = None) -> Child:
         """Start one.
@@ -95,6 +97,8 @@ class Children:
         pid, board = self.starter.start(task)
         child = Child(pid, task, place, board, started)
         self.living.append(child)
+        if task.role == WORK and task.worker is not None and task.worker.cgroup_memory_max is not None:
+            self.groups.hold(pid, task.worker.cgroup_memory_max)
         _log.info("event=process.started role=%s name=%s pid=%d", task.role, task.name, pid)
         return child
 
@@ -136,6 +140,7 @@ class Children:
                 pid, status = child.pid, 0x7F00
             if pid:
                 self.living.remove(child)
+                self.groups.release(child.pid)
                 ended.append((child, End(os.waitstatus_to_exitcode(status))))
         return ended
 

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
+from nobroker.app.errors import RunFailedError
 from nobroker.running import inside, signals
 from nobroker.running.appearance import Appearance
 from nobroker.running.children import Child, Children, Post, told
@@ -75,6 +76,11 @@ class Supervisor:
     ) -> None:
         if config.start_method == "spawn" and source is None:
             raise ValueError('start_method "spawn" needs the packages that the jobs are in')
+        if config.start_method == "spawn" and source is not None and "__main__" in source.packages:
+            raise ValueError(
+                "a fresh interpreter can't import the jobs of the program itself (__main__); move them into a"
+                " module, or name the packages"
+            )
         self.stats = WorkerStats()
         self.reason: str | None = None
         self._app = app
@@ -99,15 +105,13 @@ class Supervisor:
 
         Raises:
             NestedRunError: this is a worker process itself.
-            RuntimeError: not in the main thread, or this system has neither way to start processes.
+            RunFailedError: not in the main thread, or not on this system.
         """
         inside.refuse()
         if not signals.in_main_thread():
-            raise RuntimeError("a supervisor catches signals, so it runs in the main thread only")
+            raise RunFailedError("a supervisor catches signals, so it runs in the main thread only", REFUSED)
         if not hasattr(os, "fork"):
-            raise RuntimeError(
-                "this system has no processes that can be supervised; run one, with processes=1"
-            )
+            raise RunFailedError("there is no supervisor for this system; run one process", REFUSED)
         if self._source is None and (others := threads_of_others()):
             _log.warning(
                 "event=supervisor.threads names=%s: threads and forks do not mix, a lock that one holds is"
@@ -128,6 +132,7 @@ class Supervisor:
             return self._supervise()
         finally:
             gc.unfreeze()
+            self._children.groups.close()
             starter.close()  # if an error ended it: the children see that, and end
             self._caught.restore()
             self._appearance.close()

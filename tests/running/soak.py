@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from nobroker import JobState
 from tests.running.trial import Running, Trial, trial_in, wait_for
 
 JOBS = """
@@ -134,8 +135,10 @@ class Soak:
         def done() -> bool:
             with self.trial.queue() as queue:
                 stats = queue.stats(lane="default"), queue.stats(lane="alone")
-            left = [one.ready + one.delayed + one.leased for one in stats]
-            return sum(left) <= 1  # a tick each second
+                if sum(one.ready + one.delayed + one.leased for one in stats) > 1:
+                    return False
+                left = queue.list_jobs(JobState.READY) + queue.list_jobs(JobState.LEASED)
+            return all(job.id.startswith("tick@") or job.lane.startswith("nobroker.") for job in left)
 
         wait_for(done, lambda: running.log()[-3000:], seconds=60 + self.seconds)
 

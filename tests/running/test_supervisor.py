@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
+from nobroker import App, RunFailedError
 from tests.running.trial import Trial, wait_for
 
 pytestmark = [
@@ -71,3 +74,60 @@ def test_it_ends_children_that_do_not_come_to_their_end(trial: Trial) -> None:
     running.workers(2)
     assert running.end() == 1
     assert running.log().count("how=SIGKILL") == 2
+
+
+def test_one_process_enqueues_recurring_tasks_and_is_replaced_like_the_others(trial: Trial) -> None:
+    trial.add("@app.recurring('* * * * * *')\n@app.job\ndef tick():\n    note('ticks', os.getppid())\n")
+    running = trial.run("--processes", "2")
+    running.says("event=process.started role=scheduler")
+    assert {int(parent) for _, parent in trial.until("ticks", 1)} == {running.pid}
+    workers = {int(pid) for pid, _ in trial.lines("ticks")}
+    scheduler = int(running.log().partition("name=scheduler pid=")[2].split()[0])
+    assert scheduler in running.children()
+    assert scheduler not in workers
+    os.kill(scheduler, signal.SIGKILL)
+    running.says("event=process.started role=scheduler", 2)
+    count = len(trial.lines("ticks"))
+    trial.until("ticks", count + 2)
+    assert running.end() == 0
+    ids = [job.id for job in trial.jobs() if job.lane == "default"]
+    assert len(ids) == len(set(ids)), "each tick once"
+
+
+def test_without_a_scheduler_or_tasks_there_is_none(trial: Trial) -> None:
+    trial.add("if os.environ.get('TICK'):\n    app.recurring('@hourly', quick)\n")
+    for words, env in ((["--no-scheduler"], {"TICK": "1"}), ([], {})):
+        running = trial.run("--processes", "2", *words, **env)
+        running.workers(2)
+        assert running.end() == 0
+
+
+def test_it_runs_in_the_main_thread_only(tmp_path: Path) -> None:
+    app, caught = App(tmp_path, fsync=False), []
+
+    def run() -> None:
+        try:
+            app.run(processes=2)
+        except RunFailedError as error:
+            caught.append((error.code, str(error)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert caught == [(2, "a supervisor catches signals, so it runs in the main thread only")]
+
+
+def test_a_program_that_runs_several_processes_hears_what_they_did(trial: Trial) -> None:
+    trial.later("quick", count=10)
+    (trial.home / "own.py").write_text(
+        "from jobs import app\nfrom nobroker import RunFailedError\n"
+        "print(app.run(processes=2, once=True).succeeded)\n"
+        "try:\n    app.run(processes=2, shutdown_timeout=0.1)\n"
+        "except RunFailedError as error:\n    print(error.code)\n"
+    )
+    running = trial._start([sys.executable, "own.py"], {})
+    running.says("10")
+    trial.later("slow", "slow", 600)
+    trial.until("slow", 1)
+    assert running.end() == 0
+    assert [line for line in running.log().split() if line.isdigit()] == ["10", "1"]

@@ -12,6 +12,7 @@ import pytest
 
 from nobroker import App
 from nobroker.running.config import RunConfig, WorkerConfig
+from nobroker.running.forking import Source
 from nobroker.running.supervisor import Supervisor
 from nobroker.running.tasks import DIED, SETTLE, WORK, Lost, Task, task_of
 from tests.running.trial import Trial
@@ -72,6 +73,11 @@ def test_children_see_that_their_supervisor_is_gone(trial: Trial) -> None:
 def test_it_has_to_be_said_what_they_import(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="packages"):
         Supervisor(App(tmp_path), RunConfig(start_method="spawn"))
+
+
+def test_jobs_of_the_program_itself_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="__main__"):
+        Supervisor(App(tmp_path), RunConfig(start_method="spawn"), source=Source(("a", "__main__")))
 
 
 def test_tasks_travel_as_they_are() -> None:

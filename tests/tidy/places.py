@@ -39,7 +39,8 @@ files_only = OnlyPlace(
     ("nobroker_mmap.files", "nobroker_mmap.directories", "nobroker.cli", "nobroker_tools"),
     "call nobroker_mmap.files, the only place that opens, preallocates, syncs, renames and unlinks",
     # The kernel tells which boot this is through a file that is no file of ours.
-    also=frozenset({("nobroker.clock", "builtins.open")}),
+    # A control group is a directory that only this call removes.
+    also=frozenset({("nobroker.clock", "builtins.open"), ("nobroker.running.cgroups", "os.rmdir")}),
 )
 wall_clock_only = OnlyPlace(
     frozenset(f"time.{n}" for n in ("time", "time_ns", "clock_gettime", "clock_gettime_ns"))

@@ -309,3 +309,31 @@ def test_a_forked_child_of_a_handler_dies_of_a_signal_and_records_nothing(queue:
     assert codes == [-signal.SIGTERM, 0]
     assert stats.succeeded == 2
     assert [job.result for job in queue.jobs.values()] == ["from the parent"] * 2
+
+
+def test_to_let_go_is_to_wait_for_nobody(queue: FakeQueue) -> None:
+    queue.enqueue("hangs")
+    queue.enqueue("waits")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def handler(job: Job) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    worker = Worker(queue, handler, batch=2)
+    ended = threading.Thread(target=worker.run)
+    ended.start()
+    assert begun.wait(30)
+    worker.let_go()
+    ended.join(30)
+    assert not ended.is_alive()
+    assert (worker.ended_by, go_on.is_set()) == ("stop", False)
+    assert queue.states() == {"ready": 2}
+    go_on.set()
+
+
+def test_to_let_go_before_it_runs_is_to_stop(queue: FakeQueue) -> None:
+    queue.enqueue("a job")
+    worker = Worker(queue, lambda job: None)
+    worker.let_go()
+    assert worker.run().leased == 0
