@@ -67,6 +67,7 @@ def told(job, error):
 def breaks():
     note("breaks", current_job().attempts)
     os.kill(os.getpid(), signal.SIGABRT)
+    time.sleep(60)  # the signal may take a moment to come
 """
     )
     (job_id,) = trial.later("breaks")
