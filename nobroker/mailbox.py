@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Mailbox(Generic[T]):
-    """First in, first out, without a limit. `put` is safe in a signal handler, also in the thread that waits."""
+    """First in, first out, no limit. `put` is safe in signal handlers, even of the thread that waits."""
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
