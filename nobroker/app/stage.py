@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nobroker.app import envelope, records
 from nobroker.app.inline import run_to_end
+from nobroker.app.queue_lists import lanes_of
 from nobroker.app.watching import Usher
 from nobroker.clock import ManualClock, SystemClock
 from nobroker.errors import JobNotFoundError, NobrokerError, NotLeasedError, SerializationError
 from nobroker.job import Job, JobState
+from nobroker.lanes import Lanes
 from nobroker.queue import Queue
 from nobroker.worker import Dead, Failed, RetryLater, WorkerStats
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from nobroker.app.application import App
 
 MOST_RUNS: Final = 1000
+_ALL: Final = lanes_of(None)
 _TICK_S: Final = 1e-6
 
 
@@ -120,7 +123,7 @@ class Stage:
         """
         with self.lock:
             while True:
-                job = self._lease(None)
+                job = self._lease(_ALL)
                 if job is not None:
                     self._held[job.id] = job
                     return job
@@ -175,7 +178,7 @@ class Stage:
             found, self._blocked = self._blocked, []
             return found
 
-    def _lease(self, lanes: list[str] | None) -> Job | None:
+    def _lease(self, lanes: list[str] | Lanes) -> Job | None:
         job = self.queue.lease_one(lanes=lanes)
         if job is not None:
             for key, *_ in _rates(job):

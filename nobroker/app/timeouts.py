@@ -24,11 +24,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from enum import Enum, auto
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any, Final
 
 from nobroker.app.context import JobContext
 from nobroker.app.errors import JobTimeoutError
+from nobroker.mailbox import Mailbox
 
 GRACE_S = 5.0
 """Code that was told to stop, and has not stopped after so long, is given up."""
@@ -58,7 +59,7 @@ class Watch:
         self.outer: Watch | None = None
         self.told = thread is None
         self.over = False
-        self.answer: SimpleQueue[None] = SimpleQueue()
+        self.answer: Mailbox[None] = Mailbox()
         self.due = time.monotonic() + seconds + (GRACE_S if self.told else 0.0)
         self._ticket = [None]
         self._fate = [None]
@@ -117,7 +118,7 @@ class Watchdog:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._watches: dict[int, Watch] = {}  # changed by single operations only, which need no lock
-        self._bell: SimpleQueue[Watch | _Note] = SimpleQueue()
+        self._bell: Mailbox[Watch | _Note] = Mailbox()
         self._asleep_until = math.inf
         self._raised: dict[int, Watch] = {}  # by thread; the watchdog's own
         self._here = threading.local()

@@ -6,20 +6,22 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
+from queue import Empty
 from types import FrameType
+
+from nobroker.mailbox import Mailbox
 
 
 class Stop:
     """What `threading.Event` is to threads, for signal handlers: they run in the midst of code that waits.
 
     An event takes a lock to be set, and the code that a handler interrupted may hold it: the program would
-    hang. Putting something into a `SimpleQueue` is safe at any moment.
+    hang. Putting something into a `Mailbox` is safe at any moment.
     """
 
     def __init__(self) -> None:
         self._asked = False
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._bell: Mailbox[None] = Mailbox()
 
     def set(self) -> None:
         self._asked = True

@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING, Final
 
 from nobroker.app.envelope import name_in
 from nobroker.clock import SystemClock
 from nobroker.job import Job
 from nobroker.lanes import Lanes
+from nobroker.mailbox import Mailbox
 from nobroker.running import notify, titles
 from nobroker.running.info import CurrentJob
 from nobroker.running.registry import Registration
@@ -45,7 +46,7 @@ class Presence:
         self._service = service
         self._supervisor = supervisor
         self._interval = interval
-        self._bell: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._bell: Mailbox[Callable[[], None] | None] = Mailbox()
         self._beaten = 0.0
         self._state = "starting"
         self._title: str | None = None

@@ -198,11 +198,11 @@ def _check(config: RunConfig, origins: Mapping[str, str]) -> None:
 
 def _warnings(variables: Mapping[str, str]) -> list[str]:
     """Variables that nobody reads and that are nearly known ones. Others are somebody else's."""
-    names = [*[setting.variable for setting in ALL], *[PREFIX + name for name in OTHER_VARIABLES]]
-    unknown = sorted(name for name in variables if name.startswith(PREFIX) and name not in names)
+    names = [*[setting.argument.upper() for setting in ALL], *OTHER_VARIABLES]
+    said = sorted(name.removeprefix(PREFIX) for name in variables if name.startswith(PREFIX))
     found = []
-    for name in unknown:
-        near = get_close_matches(name, names, 1, 0.85)
+    for name in said:
+        near = [] if name in names else get_close_matches(name[:60], names, 1, 0.86)
         if near:
-            found.append(f"nobody reads {name[:60]}; did you mean {near[0]}?")
+            found.append(f"nobody reads {PREFIX}{name[:60]}; did you mean {PREFIX}{near[0]}?")
     return found

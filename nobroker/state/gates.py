@@ -15,8 +15,8 @@ from sortedcontainers import SortedList
 from nobroker.state.runs import Key
 from nobroker.state.shares import FairKey
 
-Shelf = tuple[str, str | None]
-"""A lane, and a fair key or none."""
+Shelf = tuple[str, str | None, bool]
+"""A lane, a fair key or none, and whether its jobs run alone: those stand elsewhere."""
 
 Said = dict[str, Any]
 """What a record says of limits: `k` a list of `[key, limit]`, `r` a list of `[key, max, duration]`, `x` that
@@ -194,7 +194,7 @@ class Group:
     @property
     def shelf(self) -> Shelf:
         """Groups of one shelf are looked at one after the other; whoever looks at one looks at all."""
-        return self.identity.lane, self.identity.fair
+        return self.identity.lane, self.identity.fair, self.identity.alone
 
     def room(self) -> int:
         """How many of its jobs may be leased now."""

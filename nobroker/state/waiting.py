@@ -121,7 +121,7 @@ class Waiting:
                 if lanes is None or lane in lanes:
                     yield rows
         for gate in (*self.gates.values(), *self.rates.values()):
-            for (lane, _), rows in gate.parked.items():
+            for (lane, _, _), rows in gate.parked.items():
                 if lanes is None or lane in lanes:
                     yield rows
         for (lane, _), fair in self.fairs.items():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from queue import Empty, SimpleQueue
+from queue import Empty
 
 from nobroker.errors import NobrokerError, QueueClosedError
+from nobroker.mailbox import Mailbox
 from nobroker.worker import facts
 from nobroker.worker.run import UNDURABLE_LIMIT, Run
 
@@ -15,7 +16,7 @@ class Durability:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._tickets: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
+        self._tickets: Mailbox[tuple[int, int] | None] = Mailbox()
         self._thread = threading.Thread(target=self._main, name="nobroker-durability", daemon=True)
 
     def start(self) -> None:
@@ -46,7 +47,7 @@ class Durability:
             found = [self._tickets.get()]
             try:
                 while True:
-                    found.append(self._tickets.get_nowait())
+                    found.append(self._tickets.take())
             except Empty:
                 pass  # that was all there is
             open_ = None not in found

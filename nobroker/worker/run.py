@@ -7,7 +7,7 @@ Invariants:
   is written; the heartbeat extends all of them.
 - Another thread takes jobs out of a slot's hand only while the slot's place is HANDLER or ENDED; a slot
   whose place is QUEUE looks after its own.
-- `mailbox` is a `SimpleQueue`, whose `put` is safe in a signal handler. Nothing else is touched there.
+- `mailbox`'s `put` is safe in a signal handler. Nothing else is touched there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum, auto
-from queue import SimpleQueue
 from typing import Any, Protocol
 
 from nobroker.job import Job
 from nobroker.lanes import Lanes
+from nobroker.mailbox import Mailbox
 from nobroker.worker import facts
 
 Handler = Callable[[Job], Any]
@@ -160,7 +160,7 @@ class Run:
         self.lease_s = queue.visibility_timeout
         self.max_jobs = sys.maxsize if max_jobs is None else max_jobs
 
-        self.mailbox: SimpleQueue[Note] = SimpleQueue()
+        self.mailbox: Mailbox[Note] = Mailbox()
         self.guard = threading.Lock()
         self.changed = threading.Condition(self.guard)
         self.leader = threading.Lock()  # whoever holds it waits for jobs; the other idle slots wait for it

@@ -1,7 +1,7 @@
 """Jobs with keys that say when they begin and end: for `nobroker run tests.app.limits_child`.
 
 ``$LIMITS_DIR`` is where the queue and the log are. A line of the log is one write, whole, whoever is killed:
-``begin|end KEY JOB ATTEMPT MOMENT``.
+``begin|end KEY JOB ATTEMPT MOMENT``. A process that takes jobs has a file ``up-PID`` there.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from nobroker import App, current_job
 
 LIMIT = 2
-KEYS = 3
-JOBS = 60
+KEYS = 2
+JOBS = 40
 
 directory = os.environ["LIMITS_DIR"]
 # What a killed process wrote is in the hands of the system: no sync is needed to keep it.
@@ -28,6 +28,11 @@ def write(word: str, key: str) -> None:
         os.write(file, line.encode())
     finally:
         os.close(file)
+
+
+@app.on_worker_start
+def up() -> None:
+    open(f"{directory}/up-{os.getpid()}", "x").close()
 
 
 @app.job(concurrency_limit=LIMIT, concurrency_key=lambda key, number: key)

@@ -132,6 +132,13 @@ def test_drain_delivers_in_the_order_of_a_worker(world: World, held: AppTesting)
     assert world.did == [(2, "en"), (1, "en")]
 
 
+def test_drain_leaves_raw_jobs_alone_as_a_worker_does(world: World, held: AppTesting) -> None:
+    raw = world.app.queue.enqueue("raw", priority=9)
+    world.send.perform_later("ann")
+    assert held.drain().succeeded == 1
+    assert world.app.queue.get(raw.id).state == "ready"
+
+
 def test_drain_raises_what_no_rule_deals_with_and_the_job_waits_for_its_next_try(
     world: World, held: AppTesting
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,8 @@ shutdown_timeout: 1h
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     """Type commands in a directory with this ``queue.yml``."""
+    for name in [name for name in os.environ if name.startswith("NOBROKER_")]:
+        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return lambda text: (tmp_path / "queue.yml").write_text(text) and None
 

@@ -21,7 +21,7 @@ def test_a_signal_at_every_step_of_a_wait() -> None:
     while step < steps:
         with stop_on_signals() as stop:
             steps = steps_of_a_wait(stop, at=step)
-            assert stop.is_set()
+            assert stop.is_set() == (step < steps), "a wait may take fewer steps than the one before"
         step += 1
     assert steps > 5, "nothing was interrupted"
 
@@ -45,7 +45,7 @@ def steps_of_a_wait(stop: Stop, at: int) -> int:
         stop.wait(0.001)
     finally:
         sys.settrace(before)
-    if not stop.is_set():  # the last step: the handler runs as soon as it can
+    if number > at and not stop.is_set():  # the last step: the handler runs as soon as it can
         assert stop.wait(10)
     return number
 

@@ -13,11 +13,14 @@ import pytest
 from nobroker import (
     Job,
     JobExistsError,
+    JobsDiscardedError,
+    Limit,
     NewJob,
     NobrokerError,
     Queue,
     QueueClosedError,
     QueueFullError,
+    Rate,
     SerializationError,
     StorageError,
 )
@@ -176,6 +179,19 @@ class TestIds:
         assert isinstance(caught.value, NobrokerError)
         assert (counts(queue)[0], queue.stats().bytes) == (1, size)
         assert [job.id for job in open_queue.reopen(queue).list_jobs()] == ["known"]
+
+    def test_all_new_writes_nothing_when_a_limit_keeps_one_out(self, queue: Queue) -> None:
+        once = Limit("k", 2, "discard")
+        queue.enqueue("there", limits=once)
+        rate = Rate("r", 1, 60, "discard")
+        jobs = [NewJob(1, limits=once), NewJob(2), NewJob(3, limits=once, job_id="a"), NewJob(4, rates=rate)]
+        with pytest.raises(JobsDiscardedError, match="limits keep 2 of the jobs out") as caught:
+            queue.enqueue_all([*jobs, NewJob(5, rates=rate)], all_new=True)
+        assert caught.value.jobs == [2, 4]
+        assert queue.stats().total == 1
+        made = queue.enqueue_all([jobs[0], jobs[1], jobs[3]], all_new=True)
+        assert [(job.created, job.seq - made[0].seq) for job in made] == [(True, 0), (True, 1), (True, 2)]
+        assert [job.created for job in queue.enqueue_all(jobs)] == [False, True, False, False]
 
     def test_all_new_when_all_are(self, queue: Queue) -> None:
         queue.enqueue("first", job_id="known")

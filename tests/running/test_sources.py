@@ -193,7 +193,7 @@ def test_variables_that_nobody_reads(loaded: Load) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["DIR", "ENV", "FORCE_QUEUE", "TRACEBACK"])
+@pytest.mark.parametrize("name", ["DIR", "ENV", "FORCE_QUEUE", "TRACEBACK", "VENV", "INSIDE", "SPAWNED"])
 def test_variables_that_somebody_reads(loaded: Load, name: str) -> None:
     assert loaded(None, {f"NOBROKER_{name}": "x"}).warnings == ()
 

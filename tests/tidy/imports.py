@@ -101,15 +101,19 @@ def no_hidden_imports(sources: list[Source]) -> Iterator[str]:
                 )
 
 
+SHARED = ("nobroker.clock", "nobroker.mailbox")
+"""What the layers share that is no part of the queue."""
+
+
 def job_layer_uses_public_names(sources: list[Source]) -> Iterator[str]:
-    """What `nobroker.app` takes from the rest of the package is in `nobroker.__all__`, or a clock."""
+    """What `nobroker.app` takes from the rest of the package is in `nobroker.__all__`, or shared."""
     exports = next((s for s in product(sources) if s.module == "nobroker"), None)
     public = set() if exports is None else all_of(exports)
     for source in product(sources):
         if not within(source.module, ("nobroker.app",)):
             continue
         for item in imports(source):
-            if not within(item.name, ("nobroker",)) or within(item.name, ("nobroker.app", "nobroker.clock")):
+            if not within(item.name, ("nobroker",)) or within(item.name, ("nobroker.app", *SHARED)):
                 continue
             if within(item.name, ("nobroker.running",)) and (item.lazy or item.for_types_only):
                 continue

@@ -53,6 +53,7 @@ stopwatch_only = OnlyPlace(
     frozenset(f"time.{n}{ns}" for n in ("monotonic", "perf_counter") for ns in ("", "_ns")),
     (
         "nobroker.clock",
+        "nobroker.mailbox",
         "nobroker.worker",
         "nobroker.app",
         "nobroker.running",
@@ -61,7 +62,8 @@ stopwatch_only = OnlyPlace(
         "nobroker.stores.leasing",
         "nobroker_mmap.locking",
     ),
-    "take the time as an argument; waits belong to nobroker_mmap/locking.py, a lease's wait and the worker",
+    "take the time as an argument; waits belong to nobroker_mmap/locking.py, the mailbox, a lease's wait"
+    " and the worker",
 )
 struct_only = OnlyPlace(
     frozenset(f"struct.{n}" for n in (

@@ -42,6 +42,7 @@ class Machine:
         """Take what may be leased now; the numbers, in order."""
         self.pass_by(0)
         pieces = self.state.ready.take(count, lanes, frozenset(self.state.paused))
+        assert all(piece.size > 0 for piece in pieces), "a lease of nothing"
         if pieces:
             rows = [
                 [

@@ -188,6 +188,23 @@ def test_one_whose_turn_comes_second(machine: Machine) -> None:
     assert machine.lease(9) == b
 
 
+def test_jobs_behind_one_that_was_to_run_alone_and_is_gone(machine: Machine) -> None:
+    (alone,) = machine.add(1, {"x": True, **key("k", 5)})
+    behind = machine.add(2, key("k", 5))
+    machine.drop(alone)
+    assert machine.lease() == behind
+
+
+def test_jobs_that_are_let_through_by_one_that_was_to_run_alone(machine: Machine) -> None:
+    """Nobody has looked at them when the others of their lane were looked at."""
+    (alone,) = machine.add(1, {"x": True, **key("k", 5)})
+    behind = machine.add(2, key("k", 5))
+    plain = machine.add(1)
+    machine.add(1, {"x": True}, l="x", p=-1)
+    machine.drop(alone, behind[0])
+    assert machine.lease() == [behind[1], *plain]
+
+
 # -- snapshots and compaction
 
 
