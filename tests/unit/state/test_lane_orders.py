@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nobroker.lanes import Lanes
+from nobroker.state import kinds
 from tests.unit.state.limited import Machine
 
 
@@ -57,7 +58,7 @@ def test_one_that_runs_alone_has_its_turn_by_priority(machine: Machine, order: s
     lanes = Lanes(["a", "b", "x"], order=order)
     first = machine.add(1, l="a")
     alone = machine.add(1, {"x": True}, l="x")
-    later = machine.add(1, l="a")
+    later = machine.add(1, l="a") + machine.add(1, l="b")
     assert machine.lease(9, lanes) == first
     assert machine.lease(9, lanes) == [], "it waits for the first one, and the others for it"
     machine.ack(*first)
@@ -71,3 +72,10 @@ def test_one_that_runs_alone_and_whose_turn_has_not_come(machine: Machine) -> No
     machine.add(1, {"x": True}, l="x", p=-9)
     b, a = machine.add(2, l="b"), machine.add(1, l="a")
     assert machine.lease(9, Lanes(["a", "b", "x"])) == a + b
+
+
+def test_all_of_them_are_paused(machine: Machine) -> None:
+    for lane in "ab":
+        machine.add(1, l=lane)
+        machine.apply(kinds.PAUSE, p=True, l=lane)
+    assert machine.lease(9, Lanes(["a", "b"])) == []
