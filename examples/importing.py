@@ -76,8 +76,10 @@ def main() -> None:
         first.kill()
     print(f"killed at {progress.fraction:.0%}", flush=True)
     with worker() as second:
-        print(f"{handle.result(timeout=60)} rows are in the file,", flush=True)
-        second.terminate()
+        try:
+            print(f"{handle.result(timeout=60)} rows are in the file,", flush=True)
+        finally:
+            second.terminate()
     found = sqlite3.connect(DATABASE)
     print(f"{found.execute('SELECT count(*) FROM people').fetchone()[0]} in the database")
     found.close()

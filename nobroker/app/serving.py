@@ -68,7 +68,7 @@ class Service:
         once: bool = False,
         max_jobs: int | None = None,
         handle_signals: bool = True,
-        poll_interval: float = 0.1,
+        poll_interval: float = 0.25,
         wrap: Callable[[Handler], Handler] | None = None,
         on_ready: Callable[[], None] | None = None,
         on_rest: Callable[[], None] | None = None,

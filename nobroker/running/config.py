@@ -38,7 +38,7 @@ class WorkerConfig:
     threads: int = 1
     processes: int = 1
     batch: int = 1
-    polling_interval: float = 0.1
+    polling_interval: float = 0.25
     isolation: str = "thread"
     memory_recycle_at: int | None = None
     memory_confirmations: int = 3
