@@ -8,18 +8,21 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from typing import Any
 
 from nobroker import Job
 
 FIXED = "NOBROKER_DEMO_FIXED"  # set: the fault that makes some files fail every time is repaired
 VICTIM = "NOBROKER_DEMO_VICTIM"  # a path: this worker is to be killed; it writes there what it is working on
+AFTER = "NOBROKER_DEMO_AFTER"  # a path: this worker's first job waits until the victim has written there
 CALLS_BEFORE_END = 40  # jobs the victim finishes first
 
 FLAKY = "fails at its first try"
 BROKEN = "fails until the fault is repaired"
 
 _CHUNK = 1 << 20
+_PATIENCE_S = 60.0
 _calls = 0
 
 
@@ -45,18 +48,25 @@ def hash_file(job: Job) -> dict[str, Any]:
         raise OnPurpose("the disk was busy (the first try fails on purpose)")
     if trouble == BROKEN and not os.environ.get(FIXED):
         raise OnPurpose("this kind of file is not supported yet (fails on purpose until it is repaired)")
+    _perhaps_wait_for_the_victim()
     _perhaps_wait_to_be_killed(job)
     return digest(job.payload["path"])
+
+
+def _perhaps_wait_for_the_victim() -> None:
+    """In the other worker: however slowly the victim starts, leave it enough to be killed in the midst of."""
+    mark = os.environ.get(AFTER)
+    until = time.monotonic() + _PATIENCE_S
+    while mark and _calls == 0 and not os.path.exists(mark) and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def _perhaps_wait_to_be_killed(job: Job) -> None:
     """In the worker that is to be killed: say which job is in hand, then hang as a real one might."""
     global _calls
-    mark = os.environ.get(VICTIM)
-    if not mark:
-        return
     _calls += 1
-    if _calls > CALLS_BEFORE_END:
+    mark = os.environ.get(VICTIM)
+    if mark and _calls > CALLS_BEFORE_END:
         with open(mark + ".new", "w", encoding="utf-8") as file:
             file.write(job.id)
         os.replace(mark + ".new", mark)

@@ -92,7 +92,7 @@ class Show:
             mark = self.directory / f"{self.name}.victim"
             self._say(f"Queue {self.name!r} in {self.directory}; two worker processes wait for it.")
             victim = self._start("1", {demo_handler.VICTIM: str(mark)})
-            other = self._start("2", {})
+            other = self._start("2", {demo_handler.AFTER: str(mark)})
             self._enqueue(queue, paths)
             killed = self._work_and_kill(queue, victim, mark, len(paths))
             self._end(other, "the surviving worker ended cleanly when asked to")

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from nobroker.running import figures
+from tests.running.trial import wait_for
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what other systems tell is little")
 MIB = 2**20
@@ -36,7 +37,7 @@ def test_memory_that_is_touched_is_resident_and_stays_in_the_peak() -> None:
 @linux
 def test_memory_of_another_process_and_of_one_that_is_gone() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        assert (figures.resident_bytes(process.pid) or 0) > MIB // 10
+        wait_for(lambda: (figures.resident_bytes(process.pid) or 0) > MIB // 10)  # it has to start first
         process.communicate(b"\n")
     assert figures.resident_bytes(process.pid) is None
     assert figures.resident_bytes(2**40) is None
