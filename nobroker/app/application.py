@@ -81,6 +81,7 @@ class App(Events, Recurring, QueueLimits, Insight, Working):
         self._opening = threading.Lock()
         self._opened: Queue | None = None
         self._testing: AppTesting | None = None
+        self._exclusive = False  # whether some job is to run alone in its process
         self._serializers = Serializers()
         self._middleware: list[Middleware] = []
         self._timeouts = ThreadTimeouts(self._give_up)
@@ -190,6 +191,7 @@ class App(Events, Recurring, QueueLimits, Insight, Working):
                 "give one of them another name with name= (job_name in a class)"
             )
         self.jobs[definition.name] = definition
+        self._exclusive = self._exclusive or definition.options.exclusive is True
 
     def discover_jobs(self, *packages: str, recursive: bool = True, on_error: str = "raise") -> list[str]:
         """Import packages, so that the jobs in them are registered. See `discovery.discover`."""
