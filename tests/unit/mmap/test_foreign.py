@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nobroker_mmap import format as fmt
+from nobroker_mmap.catalog import drop_log
 from nobroker_mmap.errors import CorruptLogError, StorageError
 from tests.unit.mmap.harness import (
     content,
@@ -130,3 +132,29 @@ def test_reading_ends_before_damage_in_the_middle(tmp_path: Path) -> None:
     assert reader.damage is not None
     assert reader.damage.path == str(segment(tmp_path, 3))
     reader.close()
+
+
+def checked(directory: Path) -> list[tuple[str, str]]:
+    log = open_log(directory)
+    found = [(finding.severity, finding.path) for finding in log.check()]
+    log.close()
+    return found
+
+
+def test_the_directory_of_processes_goes_with_the_log(tmp_path: Path) -> None:
+    small_log(tmp_path, close=True)
+    place = Path(fmt.Names(str(tmp_path), "q").processes)
+    place.mkdir()
+    (place / "one.json").write_text("{}")
+    assert checked(tmp_path) == []
+    drop_log(str(tmp_path), "q")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_something_else_in_the_place_of_that_directory_is_told_and_left(tmp_path: Path) -> None:
+    small_log(tmp_path, close=True)
+    place = Path(fmt.Names(str(tmp_path), "q").processes)
+    place.write_bytes(b"precious")
+    assert checked(tmp_path) == [("note", str(place))]
+    drop_log(str(tmp_path), "q")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"precious"]
