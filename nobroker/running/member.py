@@ -120,8 +120,8 @@ class Member:
             self._ended.set()
 
     def metrics(self) -> None:
-        if (service := self._service) is not None:
-            service.toggle_job_metrics()
+        if (service := self._service) is not None:  # a thread, since a disk may hang: the keeper has to look
+            threading.Thread(target=service.toggle_job_metrics, name="nobroker-toggle", daemon=True).start()
 
     # -- roles
 
