@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,30 +18,8 @@ from nobroker import (
     Retry,
 )
 from nobroker.clock import ManualClock
+from tests.app.spying import hook, nothing_seen, seen  # noqa: F401 - a fixture
 from tests.app.working import work, work_on
-
-seen: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_seen() -> None:
-    seen.clear()
-
-
-def around(name: str) -> Callable[[JobContext], Iterator[None]]:
-    def hook(job: JobContext) -> Iterator[None]:
-        seen.append(f"{name} in")
-        yield
-        seen.append(f"{name} out")
-
-    return hook
-
-
-def hook(name: str) -> Callable[..., None]:
-    def hook(job: JobContext, *args: Any) -> None:
-        seen.append(name)
-
-    return hook
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -14,30 +13,8 @@ from nobroker import (
     JobContext,
     current_job,
 )
+from tests.app.spying import around, hook, nothing_seen, seen  # noqa: F401 - a fixture
 from tests.app.working import work
-
-seen: list[Any] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_seen() -> None:
-    seen.clear()
-
-
-def around(name: str) -> Callable[[JobContext], Iterator[None]]:
-    def hook(job: JobContext) -> Iterator[None]:
-        seen.append(f"{name} in")
-        yield
-        seen.append(f"{name} out")
-
-    return hook
-
-
-def hook(name: str) -> Callable[..., None]:
-    def hook(job: JobContext, *args: Any) -> None:
-        seen.append(name)
-
-    return hook
 
 
 def test_middleware_sees_the_job_and_wraps_every_run(app: App) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from datetime import date
 from typing import Any
-from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -29,45 +26,6 @@ from nobroker.values import (
     storable_text,
     unpack,
 )
-
-BERLIN = ZoneInfo("Europe/Berlin")
-
-LEAVES: list[Any] = [
-    None, True, False,
-    0, -1, 127, 128, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64,
-    -(2**63), -(2**63) - 1, 10**40, -(10**40), 1 << 8000,
-    0.0, -0.0, 1.5, 1e308, 5e-324, float("inf"), float("-inf"),
-    "", "text", "2026-01-01T00:00:00", "\ud83d", "f\udcff", "a\0b", "\U0001f600", "x" * 70_000,
-    b"", b"\x00\xff", b"text", b"x" * 70_000,
-    datetime(2026, 1, 1), datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999),
-    datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=-3, minutes=-30))),
-    datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN), datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=1),
-    datetime(2026, 1, 1, fold=1), datetime(2026, 1, 1, tzinfo=timezone(timedelta(microseconds=1))),
-    date(2026, 1, 1), date.min, date.max,
-    time(1, 2, 3, 4), time(23, 59, fold=1), time(12, tzinfo=UTC), time(12, tzinfo=BERLIN),
-    timedelta(0), timedelta.min, timedelta.max, timedelta(days=-1, microseconds=1),
-    Decimal("1.10"), Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal("1E+1000"), Decimal("-0"),
-    UUID(int=0), UUID(int=2**128 - 1),
-    [], {}, [[]], {"a": {}}, [None], {"": None},
-]  # fmt: skip
-
-KEYS: list[Any] = [
-    "",
-    "a",
-    "\ud800",
-    0,
-    1,
-    -5,
-    2**64,
-    10**40,
-    1.5,
-    float("inf"),
-    True,
-    False,
-    None,
-    b"",
-    b"k",
-]
 
 
 class Text(str):
