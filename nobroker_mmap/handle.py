@@ -188,7 +188,11 @@ class Handle:
         self._chain.place(first, first.base, first.header.previous_checksum, None)
 
     def _open_writer(self) -> None:
-        """Have the descriptor through which the newest segment is written."""
+        """Have the descriptor through which the newest segment is written.
+
+        Without the lock, what is the newest here may have left already: then there is nothing to write in it,
+        and catching up opens the one that is.
+        """
         newest = self._chain.newest
         if self.read_only or (self._writing is not None and self._writing[0] == newest.number):
             return
@@ -197,6 +201,9 @@ class Handle:
             self._commit.close_later(before[1])
         try:
             self._writing = newest.number, files.open_write(newest.path)
+        except FileNotFoundError as error:
+            if self._words is None or self._words[ACTIVE] <= newest.number:
+                raise not_opened(newest.path, error) from error
         except OSError as error:
             raise not_opened(newest.path, error) from error
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nobroker.running.config import RunConfig, SchedulerConfig, WorkerConfig
-from nobroker.running.plans import End, How, MemoryWatch, Restarts, needs_supervisor, places
+from nobroker.running.plans import FIRST_PAUSE_S, End, How, MemoryWatch, Restarts, needs_supervisor, places
 
 
 def config(*workers: WorkerConfig, **more: Any) -> RunConfig:
@@ -77,7 +77,7 @@ def crash(restarts: Restarts, lived: float = 0.1, place: str = "a", **more: Any)
 
 def test_pauses_double_up_to_half_a_minute() -> None:
     restarts = Restarts()
-    found = [round(crash(restarts, useful=True), 3) for _ in range(12)]
+    found = [round(crash(restarts), 3) for _ in range(12)]
     assert found == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0]
     for _ in range(5000):
         assert crash(restarts) == 30.0
@@ -86,7 +86,7 @@ def test_pauses_double_up_to_half_a_minute() -> None:
 def test_who_lived_a_while_is_replaced_at_once_and_who_lived_long_begins_anew() -> None:
     restarts = Restarts()
     for _ in range(5):
-        crash(restarts, useful=True)
+        crash(restarts)
     assert crash(restarts, lived=5.0) == 0.0
     assert crash(restarts) == 3.2, "five seconds of life forgive nothing"
     assert crash(restarts, lived=59.9) == 0.0
@@ -146,3 +146,11 @@ def test_memory_has_to_be_too_much_several_times_in_a_row() -> None:
     assert [watch.look(n) is None for n in (100, 150, 99, 100, 100)] == [True] * 5
     assert watch.look(2000) == "2,000 bytes of memory in use, memory_recycle_at is 100"
     assert MemoryWatch(100, 1).look(None) is None
+
+
+def test_one_that_gets_jobs_done_is_back_soon_however_often_it_dies() -> None:
+    restarts = Restarts()
+    for _ in range(4):
+        crash(restarts)
+    assert [crash(restarts, useful=True) for _ in range(40)] == [FIRST_PAUSE_S] * 40
+    assert crash(restarts) == 2 * FIRST_PAUSE_S

@@ -12,7 +12,7 @@ import pytest
 from nobroker_mmap import backup, files
 from nobroker_mmap import control as ctl
 from nobroker_mmap.catalog import drop_log, list_logs
-from nobroker_mmap.errors import CorruptLogError, StorageError
+from nobroker_mmap.errors import CorruptLogError, Restart, StorageError
 from nobroker_mmap.log import Log
 from tests.unit.mmap.harness import (
     MOVE,
@@ -289,3 +289,39 @@ def test_removing_leaves_what_is_no_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert list_logs(str(tmp_path)) == ["q"]
     drop_log(str(tmp_path), "q")
     assert [path.name for path in tmp_path.iterdir()] == ["q.000009.seg"]
+
+
+def test_what_a_reader_took_for_the_newest_left_before_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, peer = open_log(tmp_path), long(tmp_path, 2)
+
+    def move_on(*_: object) -> None:
+        for key in (3, 4):
+            put(peer, key, text="x" * 40_000)
+        with locked(peer):
+            peer.append([part(1, "kept", kind=MOVE), part(2, "kept", kind=MOVE)])
+            peer.retire(4, {})
+        assert not segment(tmp_path, 2).exists()
+
+    once(monkeypatch, files, "open_write", move_on, after=False)
+    with pytest.raises(Restart):
+        follow(log)  # without the lock
+    log.lock()
+    follow(log)
+    log.append([part(5)])
+    log.unlock()
+    assert log.active_number == 4
+    log.close()
+    peer.close()
+    assert_clean(tmp_path)
+    assert {key for key, _ in content(tmp_path)} == {1, 2, 4, 5}
+
+
+def test_the_newest_that_was_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, peer = open_log(tmp_path), long(tmp_path, 2)
+    once(monkeypatch, files, "open_write", lambda path, *_: os.unlink(path), after=False)
+    with pytest.raises(StorageError, match=r"000002\.seg: cannot be opened"):
+        follow(log)
+    log.close()
+    peer.close()
