@@ -118,8 +118,8 @@ class Restarts:
     - One that asked for it (`How.RECYCLED`) is replaced at once, and so is one that its job took down: the
       job is to blame, and counts its own attempts.
     - One that ended within `FAST_S` of its start is replaced after a pause, which doubles each time, up to
-      `LONGEST_PAUSE_S`. One that lived for `STEADY_S`, or in which a job ended, makes that begin anew: however
-      often jobs bring down their process, those behind them are worked off.
+      `LONGEST_PAUSE_S`. One that lived for `STEADY_S`, or in which a job ended, makes that begin anew:
+      however often jobs bring down their process, those behind them are worked off.
     - `HOPELESS` such ends in a row, of all places together, and nothing that worked in between: it is given
       up.
     """
