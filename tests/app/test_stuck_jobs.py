@@ -17,31 +17,20 @@ from nobroker import App, Discard, JobState, JobTimeoutError, Retry, current_job
 from nobroker.app import timeouts
 from nobroker.app.serving import Service
 from nobroker.clock import ManualClock
+from tests.app.test_timeouts import (  # noqa: F401 - a fixture
+    LONG_S,
+    SHORT,
+    _nothing_seen,
+    needs_cpython,
+    seen,
+    spin,
+)
 from tests.app.working import time_is_up, work, work_on
-
-seen: list[Any] = []
-SHORT = 0.05
-LONG_S = 20.0
-"""Nothing here takes so long, unless it is broken."""
-
-needs_cpython = pytest.mark.skipif(sys.implementation.name != "cpython", reason="only CPython stops threads")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_seen() -> None:
-    seen.clear()
 
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeouts, "GRACE_S", 0.1)
-
-
-def spin(seconds: float = LONG_S) -> None:
-    """Work in Python alone."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
 
 
 # -- what can't be stopped
