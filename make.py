@@ -53,7 +53,9 @@ def test(args: list[str]) -> int:
     python make.py test -n 0 --pdb          in one process, with a debugger
     """
     chosen = any(a.startswith(("-n", "--numprocesses")) or a in ("--pdb", "-pno:xdist") for a in args)
-    parallel = [] if chosen else ["-n", "auto", "--dist", "worksteal"]
+    # A test that hangs ends its process, which counts as failed, and the others go on in a new one.
+    ends = ["-o", "faulthandler_exit_on_timeout=true"]
+    parallel = [] if chosen else ["-n", "auto", "--dist", "worksteal", *ends]
     return run(PYTHON, "-m", "pytest", *parallel, *args)
 
 

@@ -214,7 +214,7 @@ class Watchdog:
     def _withdraw(self, watch: Watch) -> None:
         if watch.thread is not None and self._raised.get(watch.thread) is watch:
             del self._raised[watch.thread]
-            _raise_in(watch.thread, None)
+            _take_back(watch.thread)
         watch.answer.put(None)
 
 
@@ -283,8 +283,30 @@ def _taken(token: list[None]) -> bool:
     return True
 
 
-def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
-    """Have an exception raised in a thread; None: withdraw one that has not been raised yet."""
+def _raise_in(thread: int, kind: type[BaseException]) -> None:
+    """Have an exception raised in a thread, soon."""
+    _set_async_exception(thread, kind)
+
+
+def _take_back(thread: int) -> None:
+    """Withdraw an exception that has not been raised in a thread yet."""
+    _set_async_exception(thread, None)
+    if sys.version_info < (3, 13):
+        # These go on looking for what was withdrawn, in all threads, until an exception is raised in this way
+        # somewhere: slower, and for ever at the first step of a function that is traced.
+        try:
+            _set_async_exception(threading.get_ident(), _TakenBack)
+            while True:
+                pass
+        except _TakenBack:
+            pass
+
+
+class _TakenBack(BaseException):
+    """Raised and caught in one place."""
+
+
+def _set_async_exception(thread: int, kind: type[BaseException] | None) -> None:
     import ctypes  # here: it is heavy, and few jobs run too long
 
     ask = ctypes.pythonapi.PyThreadState_SetAsyncExc

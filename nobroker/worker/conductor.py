@@ -17,17 +17,18 @@ from nobroker.worker.run import Hand, Handler, Held, Note, Place, Post, Run
 from nobroker.worker.slot import Slot
 
 _LET_GO_S = 10.0
-# A signal that comes just before this thread begins to wait does not wake it; nor does one that goes to
-# another thread.
+# A signal, or an interrupt, that comes just before the main thread begins to wait does not wake it; nor does
+# one that goes to another thread.
 _LOOK_S = 0.25
 
 
 class Conductor:
     """One run from its start to its end. What a stop does, and what a second signal does, is here."""
 
-    def __init__(self, run: Run, handler: Handler, concurrency: int, *, signals: bool) -> None:
+    def __init__(self, run: Run, handler: Handler, concurrency: int) -> None:
         self._run = run
-        self._look_s = _LOOK_S if signals else None  # what is not a signal rings
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        self._look_s = _LOOK_S if in_main_thread else None  # what is not a signal rings
         self._durability = Durability(run)
         self._heartbeat = Heartbeat(run)
         self._caller = Caller(handler, run.fail)

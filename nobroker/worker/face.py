@@ -181,7 +181,7 @@ class Worker:
             self._run = run
             if self._stop_asked:
                 run.stop("stop")
-            self._conductor = Conductor(run, self.handler, self.concurrency, signals=self.handle_signals)
+            self._conductor = Conductor(run, self.handler, self.concurrency)
             catching = signals.caught(lambda: run.mailbox.put(Note.SIGNAL))
             with catching if self.handle_signals else nullcontext():
                 self._conductor.conduct()

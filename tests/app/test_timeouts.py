@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import subprocess
 import sys
 import threading
 import time
@@ -184,15 +185,18 @@ def test_the_hand_shake_withdraws_what_was_asked_for_and_not_raised_yet(
 ) -> None:
     """The watchdog asks in the last moment of the code."""
     asked = threading.Event()
-    real = timeouts._raise_in
+    real = timeouts._take_back
 
-    def raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    def raise_in(thread: int, kind: type[BaseException]) -> None:
         seen.append(kind)
-        if kind is None:
-            real(thread, kind)
         asked.set()
 
+    def take_back(thread: int) -> None:
+        real(thread)
+        seen.append(thread)
+
     monkeypatch.setattr(timeouts, "_raise_in", raise_in)
+    monkeypatch.setattr(timeouts, "_take_back", take_back)
 
     class Context:
         job_class = "job"
@@ -206,7 +210,32 @@ def test_the_hand_shake_withdraws_what_was_asked_for_and_not_raised_yet(
     limits = timeouts.ThreadTimeouts(lambda watch: None)
     assert limits.call(code, Context(), 0.01) == "returned"  # type: ignore[arg-type]
     assert issubclass(seen[0], JobTimeoutError)
-    assert seen[1:] == [None], "it was withdrawn before the code's caller went on"
+    assert seen[1:] == [threading.get_ident()], "it was withdrawn before the code's caller went on"
+
+
+TRACED_AFTERWARDS = """
+import sys, threading
+from nobroker.app import timeouts
+
+def trace(frame, event, arg):
+    return trace
+
+def ends():
+    return "ended"
+
+timeouts._take_back(threading.get_ident())
+sys.settrace(trace)
+print(ends())
+"""
+
+
+@needs_cpython
+def test_code_can_be_traced_after_an_exception_was_withdrawn() -> None:
+    """Coverage and debuggers trace. Interpreters are known that go round in circles there."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED_AFTERWARDS], capture_output=True, text=True, timeout=LONG_S
+    )
+    assert (done.stdout, done.stderr) == ("ended\n", "")
 
 
 @needs_cpython

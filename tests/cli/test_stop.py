@@ -29,8 +29,7 @@ def test_a_signal_at_every_step_of_a_wait() -> None:
 def steps_of_a_wait(stop: Stop, at: int) -> int:
     """Wait, and do what the handler does before the step of this number; how many steps there were.
 
-    Handlers run in the thread that waits, between two steps. No signal is sent: interpreters are known that
-    go round in circles when one comes while they trace.
+    Handlers run in the thread that waits, between two steps. No signal is sent: each step has its turn.
     """
     number = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from nobroker import Job, LockTimeoutError, Worker, WorkerStats
+from nobroker.mailbox import Mailbox
 from tests.unit.fake_queue import FakeQueue
 
 
@@ -264,6 +266,29 @@ def test_an_interrupt_that_nobody_caught_stops_gracefully_and_is_raised(queue: F
     thread.join()
     assert queue.states() == {"done": 1}
     assert worker.stats.succeeded == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals of one thread")
+def test_an_interrupt_that_does_not_wake_the_main_thread_is_noticed(queue: FakeQueue) -> None:
+    """Another thread gets it; one that comes just before the main thread begins to wait is as quiet."""
+    queue.enqueue(1)
+    gate = Gate()
+
+    def interfere() -> None:
+        queue.wait_for(lambda: sys._current_frames()[main].f_code is Mailbox.get.__code__)
+        kill(signal.SIGINT)
+        gate.through.set()
+
+    main = threading.get_ident()
+    thread = in_background(interfere)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Worker(queue, gate, handle_signals=False).run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    thread.join()
+    assert queue.states() == {"done": 1}
 
 
 def test_too_few_threads_end_the_run(queue: FakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
