@@ -7,6 +7,7 @@ said of all. Records say the keys and numbers of their jobs as `said`, the state
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from typing import Any, NamedTuple, Protocol
 
@@ -80,6 +81,10 @@ class Clock(Protocol):
     now: int
 
 
+_NOTHING: set[int] = set()
+"""Stays empty: there may be a million gates with nothing leased yet, and they share it."""
+
+
 class Gate:
     """At most `limit` jobs with a key are leased at once.
 
@@ -95,7 +100,7 @@ class Gate:
         self.limit = 0
         self.groups = 0
         self.jobs = 0
-        self.held: set[int] = set()
+        self.held = _NOTHING
         self.taking = 0
         self.parked: dict[Shelf, SortedList[Any]] = {}
         self.lead: dict[Shelf, Group] = {}
@@ -103,6 +108,13 @@ class Gate:
     def room(self) -> int:
         """How many more may be leased now."""
         return self.limit - len(self.held) - self.taking
+
+    def hold(self, seq: int) -> None:
+        """A job with the key is leased."""
+        if self.held is _NOTHING:
+            self.held = {seq}
+        else:
+            self.held.add(seq)
 
     def is_led(self, shelf: Shelf, key: Key) -> bool:
         """Whether a group whose turn is not after `key` was let through and still stands in the index: then
@@ -162,6 +174,25 @@ class Rate(Gate):
         return [number for pair in self.times for number in pair]
 
 
+class Rows(list[Any]):
+    """A few rows in order, in a single object: there may be a million groups, most with one job."""
+
+    __slots__ = ()
+    MOST = 256
+    """More belong in a `SortedList`."""
+
+    def add(self, row: Any) -> None:
+        insort(self, row)
+
+    def discard(self, row: Any) -> None:
+        if row in self:
+            del self[bisect_left(self, row)]
+
+    def __contains__(self, row: object) -> bool:
+        at = bisect_left(self, row)
+        return at < len(self) and self[at] == row
+
+
 class Group:
     """Waiting jobs with the same gates, as rows of the ready index in an index of their own.
 
@@ -179,7 +210,7 @@ class Group:
         self.rates = rates
         self.fair = fair
         self.members = 0
-        self.rows: SortedList[Any] = SortedList()
+        self.rows: Rows | SortedList[Any] = Rows()
         self.key: Key = (0, 0, 0)
         self.place: SortedList[Any] | None = None
         self.open = False
@@ -191,6 +222,11 @@ class Group:
     def __gt__(self, other: object) -> bool:
         return id(self) > id(other)
 
+    def add(self, row: Any) -> None:
+        if type(self.rows) is Rows and len(self.rows) >= Rows.MOST:
+            self.rows = SortedList(self.rows)
+        self.rows.add(row)
+
     @property
     def shelf(self) -> Shelf:
         """Groups of one shelf are looked at one after the other; whoever looks at one looks at all."""
@@ -198,5 +234,7 @@ class Group:
 
     def room(self) -> int:
         """How many of its jobs may be leased now."""
-        room = min((gate.room() for gate in self.gates), default=1)
+        if not self.gates:
+            return 1
+        room = min([gate.room() for gate in self.gates])
         return min(room, 1) if self.identity.alone or self.fair is not None else room

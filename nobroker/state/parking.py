@@ -163,7 +163,7 @@ class Parking(Fairness):
     def hold(self, seq: int, group: Group) -> None:
         """A job is leased."""
         for gate in group.gates:
-            gate.held.add(seq)
+            gate.hold(seq)
         if group.identity.alone:
             self.alone_held.add(seq)
 
@@ -266,7 +266,7 @@ class Parking(Fairness):
         """A row of jobs that are due, or were: a run may come late, when none of its jobs waits any more."""
         if not group.members:
             return
-        group.rows.add(row)
+        group.add(row)
         if group.place is None or row[:3] < group.key:
             self._again(group)
 
@@ -284,7 +284,8 @@ class Parking(Fairness):
             group.key = group.rows[0][:3] if key is None else key
             self._stand(group)
         for gate in group.gates:
-            self._advance(gate, group.shelf)
+            if gate.parked:
+                self._advance(gate, group.shelf)
         self._forget_if_unused(group)
 
     def _stand(self, group: Group) -> None:
@@ -307,8 +308,9 @@ class Parking(Fairness):
 
     def _freed(self, gate: Gate) -> None:
         """There may be more room than before."""
-        for shelf in list(gate.parked):
-            self._advance(gate, shelf)
+        if gate.parked:
+            for shelf in list(gate.parked):
+                self._advance(gate, shelf)
 
     def _advance(self, gate: Gate, shelf: Shelf) -> None:
         """Let the next ones through, until one of them is sure to be looked at first."""

@@ -48,7 +48,8 @@ class ReadyIndex(Taking):
         group: Group | None = None,
     ) -> None:
         """Jobs that are due, with adjacent sequence numbers and one time."""
-        if count < SMALL and not expires:
+        # Most groups have one job, and there may be a million: it gets a run of its own, which takes no others.
+        if count < SMALL and not expires and (group is None or group.rows):
             key = (group or lane, priority, max_attempts)
             tail = self._tails.get(key)
             if tail is not None and tail.low < tail.high and tail.append(seq, count, avail):

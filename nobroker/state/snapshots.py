@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from nobroker.state import codes
 from nobroker.state.entries import Entry, Lease
-from nobroker.state.gates import Group, said_of, words_of
+from nobroker.state.gates import Group, Identity, Words, said_of, words_of
 from nobroker.state.machine import State
 from nobroker.state.numbers import each, pack_words, ranges_of, unpack_words
 from nobroker.state.pages import SIZE, Page
@@ -54,19 +54,28 @@ def capture(state: State) -> Iterator[list[Any] | dict[str, Any]]:
     }
     entries, leased, ids = dict(state.entries), dict(state.leased), state.ids.capture()
     limits = _Limits(state.ready)
-    ready = [
-        (row[3], row[3].low, row[3].high)
+    ready = _Runs(
+        row[3]
         for rows in (*state.ready.lanes.values(), *(group.rows for group in limits.groups))
         for row in rows
         if isinstance(row[3], Run)
-    ]
-    later = [
-        (run, run.low, run.high)
-        for queue in (state.ready.later, state.ready.later_wall)
-        for _, _, run in queue
-        if run
-    ]
+    )
+    later = _Runs(
+        run for queue in (state.ready.later, state.ready.later_wall) for _, _, run in queue if run is not None
+    )
     return _objects(head, pages, entries, leased, ids, ready, later, limits)
+
+
+class _Runs:
+    """Runs, and a copy of what of them there is."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._runs = list(runs)
+        self._lows = [run.low for run in self._runs]
+        self._highs = [run.high for run in self._runs]
+
+    def __iter__(self) -> Iterator[tuple[Run, int, int]]:
+        return zip(self._runs, self._lows, self._highs, strict=True)
 
 
 class _Limits:
@@ -75,18 +84,37 @@ class _Limits:
     def __init__(self, ready: ReadyIndex) -> None:
         self.groups = [group for group in ready.groups.values() if group.members]
         self.numbers = {group: number for number, group in enumerate(self.groups)}
-        self._words = [said_of(ready.words_of(group)) for group in self.groups]
+        # Plain numbers, in the order of the groups: an object each would cost a million groups a pause.
+        self._limits = [gate.limit for group in self.groups for gate in group.gates]
+        self._durations = [rate.duration for group in self.groups for rate in group.rates]
+        self._weights = [0 if group.fair is None else group.fair.weight for group in self.groups]
         self._of, self._dead = dict(ready.of), dict(ready.dead)
 
     def objects(self) -> Iterator[list[Any]]:
-        members: list[list[int]] = [[] for _ in self.groups]
+        members: list[int | list[int]] = [0] * len(self.groups)  # sequence numbers begin at 1
         for seq, group in self._of.items():
-            members[self.numbers[group]].append(seq)
-        for group, said, seqs in zip(self.groups, self._words, members, strict=True):
-            seqs.sort()
-            yield ["g", group.identity.lane, group.identity.priority, said, ranges_of(seqs)]
+            number = self.numbers[group]
+            others = members[number]
+            if isinstance(others, list):
+                others.append(seq)
+            else:
+                members[number] = [others, seq] if others else seq
+        limits, durations, weights = iter(self._limits), iter(self._durations), iter(self._weights)
+        for group, seqs in zip(self.groups, members, strict=True):
+            words = _words(group.identity, limits, durations, next(weights))
+            spans = ranges_of(sorted(seqs)) if isinstance(seqs, list) else [seqs, seqs]
+            yield ["g", group.identity.lane, group.identity.priority, said_of(words), spans]
         for seq, (lane, priority, words) in self._dead.items():
             yield ["x", lane, priority, said_of(words), [seq, seq]]
+
+
+def _words(of: Identity, limits: Iterator[int], durations: Iterator[int], weight: int) -> Words:
+    return Words(
+        tuple((key, next(limits)) for key in of.keys),
+        tuple((key, next(limits), next(durations)) for key in of.rates),
+        of.alone,
+        None if of.fair is None else (of.fair, weight),
+    )
 
 
 def _objects(
@@ -95,8 +123,8 @@ def _objects(
     entries: dict[int, Entry],
     leased: dict[int, Lease],
     ids: Iterator[tuple[list[int], list[int]]],
-    ready: list[tuple[Run, int, int]],
-    later: list[tuple[Run, int, int]],
+    ready: _Runs,
+    later: _Runs,
     limits: _Limits,
 ) -> Iterator[list[Any] | dict[str, Any]]:
     yield head

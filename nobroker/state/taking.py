@@ -10,7 +10,7 @@ from sortedcontainers import SortedList
 from nobroker.lanes import Lanes, Selection
 from nobroker.state.codes import LEASED, READY, RETRY
 from nobroker.state.entries import Entries
-from nobroker.state.gates import Gate, Group
+from nobroker.state.gates import Gate, Group, Rows
 from nobroker.state.numbers import ranges_of
 from nobroker.state.pages import Pages
 from nobroker.state.parking import Parking
@@ -131,6 +131,23 @@ class Taking(Parking):
         ((lane, rows),) = self.lanes.items()
         if not rows or (lanes is not None and lane not in lanes):
             return None
+        first = rows[0][3]
+        rival = rows[1][:3] if len(rows) > 1 else None
+        if not isinstance(first, Group):
+            return self._take_first_of(rows, rival)
+        rows = first.rows
+        if len(rows) > 1 and (rival is None or rows[1][:3] < rival):
+            rival = rows[1][:3]
+        piece = self._take_first_of(rows, rival) if first.room() > 0 else None
+        if piece is not None:
+            for gate in first.gates:
+                gate.taking = 1
+            self._again(first)
+            for gate in first.gates:
+                gate.taking = 0
+        return piece
+
+    def _take_first_of(self, rows: Rows | SortedList[Row], rival: Key | None) -> Piece | None:
         run = rows[0][3]
         if not isinstance(run, Run) or run.seqs is not None:
             return None
@@ -140,7 +157,7 @@ class Taking(Parking):
         if (
             low >= run.high
             or self._pages.code(seq) != READY
-            or (len(rows) > 1 and rows[1][:3] <= (run.nprio, avail, seq))
+            or (rival is not None and rival <= (run.nprio, avail, seq))
         ):
             return None
         run.low = low + 1
