@@ -48,7 +48,7 @@ class ReadyIndex(Taking):
         group: Group | None = None,
     ) -> None:
         """Jobs that are due, with adjacent sequence numbers and one time."""
-        # Most groups have one job, and there may be a million: it gets a run of its own, which takes no others.
+        # Most groups have one job, and there may be a million: it has a run of its own, that takes no others.
         if count < SMALL and not expires and (group is None or group.rows):
             key = (group or lane, priority, max_attempts)
             tail = self._tails.get(key)
