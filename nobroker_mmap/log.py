@@ -335,9 +335,10 @@ class Log(Appending):
     def announce(self) -> int:
         """Say that somebody is about to wait; then look once more, then `wait` with the ticket this gives."""
         self.ensure_reachable()
+        ticket = self._waiters.ticket()  # before the flag: whoever sees that must find somebody to wake
         if self._words is not None and not self.read_only:
             self._words[WAITERS] = 1
-        return self._waiters.generation
+        return ticket
 
     def has_waiters(self) -> bool:
         """Does somebody, perhaps, wait?"""

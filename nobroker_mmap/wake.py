@@ -2,10 +2,10 @@
 handle.
 
 Invariants
-- A waiter sets the flag, then looks, then sleeps; a producer appends, then looks at the flag. So none is
-  missed.
-- One byte wakes one waiter. Whoever wakes sets the flag again, so the others are still reachable; a dead
-  waiter costs at most one wake-up.
+- A waiter opens the FIFO, sets the flag, then looks, then sleeps; a producer appends, then looks at the flag.
+  So none is missed.
+- One byte wakes one waiter. Whoever wakes sets the flag again, so the others are still reachable. One that is
+  killed first leaves them unreachable until they look by themselves, which they do each `LONGEST_WAIT_S`.
 - Nothing here decides anything: a lost or a needless wake-up costs time only. Where there is no FIFO,
   waiting polls.
 """
@@ -17,7 +17,7 @@ import threading
 from nobroker_mmap import files, locking
 
 POLL_S = 0.02
-LONGEST_WAIT_S = 60.0
+LONGEST_WAIT_S = 1.0
 
 
 class Waiters:
@@ -37,21 +37,21 @@ class Waiters:
 
     def _descriptor(self) -> int | None:
         with self._mutex:
-            if self._fd is None and self._fifo:
+            if self._fd is None and self._fifo and not self._closed:
                 if files.make_fifo(self._path):
                     self._fd = files.open_fifo(self._path, write_only=False)
                 self._fifo = self._fd is not None
             return self._fd
 
-    @property
-    def generation(self) -> int:
-        """Changes with every `wake_local`."""
+    def ticket(self) -> int:
+        """For `wait`; from here on `send` and `wake_local` reach whoever has it."""
+        self._descriptor()
         return self._generation
 
     def wait(self, timeout_s: float, ticket: int | None = None) -> bool:
         """Sleep until woken or for a time; True when woken, as far as is known.
 
-        `ticket` is the generation seen before the last look: a `wake_local` since then counts.
+        With a ticket, what woke since it was given counts.
         """
         if self._closed or (ticket is not None and ticket != self._generation):
             return True
@@ -105,17 +105,22 @@ class Waiters:
                 self._send()
 
     def _send(self) -> None:
-        if self._write_fd is None:
-            self._write_fd = files.open_fifo(self._path, write_only=True)
-            if self._write_fd is None:  # nobody waits on the FIFO now
+        while True:
+            opened = self._write_fd is None
+            if self._write_fd is None:
+                self._write_fd = files.open_fifo(self._path, write_only=True)
+                if self._write_fd is None:  # nobody waits on the FIFO now
+                    return
+            try:
+                os.write(self._write_fd, b"\0")
+            except BlockingIOError:  # full: as many wake-ups are on their way as anybody could need
                 return
-        try:
-            os.write(self._write_fd, b"\0")
-        except BlockingIOError:  # full: as many wake-ups are on their way as anybody could need
+            except BrokenPipeError:  # the last waiter has gone; others may use another FIFO
+                os.close(self._write_fd)
+                self._write_fd = None
+                if not opened:
+                    continue
             return
-        except BrokenPipeError:  # the last waiter has gone; the next one may use another FIFO
-            os.close(self._write_fd)
-            self._write_fd = None
 
     def wake_local(self) -> None:
         """Wake all waiters of this handle."""

@@ -14,6 +14,7 @@ from nobroker_mmap import files
 from nobroker_mmap import format as fmt
 from nobroker_mmap.catalog import drop_log, list_logs
 from nobroker_mmap.errors import LockTimeoutError, StorageError
+from nobroker_mmap.log import Log
 from tests.unit.mmap.harness import (
     PUT,
     SMALL,
@@ -255,8 +256,8 @@ def test_an_interrupt_inside_a_rotation_loses_nothing(
 # -- waiting ----------------------------------------------------------------------------------------
 
 
-def wait_in_thread(log: object, woken: list[bool]) -> threading.Thread:
-    thread = threading.Thread(target=lambda: woken.append(log.wait(20)))  # type: ignore[attr-defined]
+def wait_in_thread(log: Log, woken: list[bool]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: woken.append(any(log.wait(20) for _ in range(20))))
     thread.start()
     return thread
 

@@ -41,6 +41,34 @@ def test_a_waiter_that_has_gone_is_not_missed(tmp_path: Path) -> None:
     second.close()
 
 
+def test_who_has_a_ticket_is_reached_before_it_waits(tmp_path: Path) -> None:
+    """Also for the first time, when there is no FIFO yet."""
+    path = tmp_path / "wake"
+    waiters, sender = Waiters(str(path)), Waiters(str(path))
+    ticket = waiters.ticket()
+    sender.send()
+    assert waiters.wait(5, ticket) is True
+    waiters.close()
+    assert waiters.wait(5, waiters.ticket()) is True, "closed: who waits shall look"
+    assert waiters._fd is None
+    sender.close()
+
+
+def test_a_fifo_that_was_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "wake"
+    first, sender = waiting(path), Waiters(str(path))
+    sender.send()
+    assert first.wait(5) is True
+    path.unlink()
+    first.close()
+    second = Waiters(str(path))
+    ticket = second.ticket()
+    sender.send()
+    assert second.wait(5, ticket) is True
+    second.close()
+    sender.close()
+
+
 def test_another_waiter_may_be_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waiters = waiting(tmp_path / "wake")
     taken = 0
@@ -75,7 +103,7 @@ def test_a_waker_between_the_look_and_the_wait_is_not_missed(
         return descriptor()
 
     monkeypatch.setattr(waiters, "_descriptor", meanwhile)
-    assert waiters.wait(60, waiters.generation) is True
+    assert waiters.wait(60, waiters._generation) is True
     assert waiters.wait(0.0) is False, "without a ticket only what comes later counts"
     waiters.close()
 
