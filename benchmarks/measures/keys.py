@@ -63,19 +63,24 @@ def blocked(directory: str, jobs: int) -> dict[str, float]:
 
 
 def keyed(directory: str, jobs: int) -> dict[str, float]:
-    """Leases of jobs that were enqueued one by one, with a key each and without."""
-    from nobroker import Limit, Queue
+    """Leases of jobs that have a record each, with a key each and without."""
+    from nobroker import Limit, NewJob, Queue
 
     size = 100
     plain, keys = work.Stopwatch(), work.Stopwatch()
     with Queue(f"{directory}-plain", fsync=False) as one, Queue(f"{directory}-keys", fsync=False) as other:
-        for number, payload in enumerate(work.payloads(jobs)):
-            one.enqueue(payload)
-            other.enqueue(payload, limits=Limit(f"key {number}", 1))
-        for _ in range(min(jobs // size, 200)):
+        for payloads in work.batches(jobs):
+            for payload in payloads:
+                one.enqueue(payload)
+            other.enqueue_all(NewJob(payload, limits=Limit(key_of(payload), 1)) for payload in payloads)
+        for _ in range(min(jobs // size, 100)):
             plain.run(lambda: take(one, size))
             keys.run(lambda: take(other, size))
     return {"without keys": plain.rate, "with a key each": keys.rate}
+
+
+def key_of(payload: work.Payload) -> str:
+    return f"key {payload['n']}"
 
 
 def take(queue: Any, number: int) -> int:

@@ -86,7 +86,7 @@ def one_round(bench: Bench, contender: Contender, servers: dict[str, Server], fo
                 directory=directory,
                 server=servers[contender.server].address if contender.server else None,
                 options=contender.options,
-                seconds=bench.pick(0.03, 0.3),
+                seconds=bench.pick(0.03, 0.25),
                 backlog=bench.pick(max(contender.backlog // 20, 20), contender.backlog),
                 many=bench.pick(100, work.BATCH),
                 taken=bench.pick(contender.taken // 10, contender.taken),

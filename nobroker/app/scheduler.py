@@ -43,6 +43,8 @@ class Scheduler:
         self._in_code = 0
         self._begun: set[str] = set()
         self._resting: dict[str, tuple[ticks.Place, float]] = {}  # where each is, and when it is due
+        self._lost: dict[str, int] = {}  # the number that somebody else had written first
+        self._free: dict[str, int] = {}  # lower numbers can't be had
         self._stop = threading.Event()
 
     def look(self) -> float | None:
@@ -129,9 +131,14 @@ class Scheduler:
     def _moved(
         self, task: Task, place: ticks.Place, due: list[tuple[ticks.Run, NewJob]], now: float
     ) -> float:
-        jobs = ticks.move(self._queue, place, due)
-        if jobs is None:
-            return now  # somebody else was first: look at what there is now
+        number = max(place.number, self._free.get(task.name, 0))
+        jobs = ticks.move(self._queue, place._replace(number=number), due)
+        if jobs is None:  # somebody else was first: look at what there is now
+            if self._lost.get(task.name) == number:
+                # Nobody stands there: that record was taken away by hand, and its id stays known for a while.
+                self._free[task.name] = number + 1
+            self._lost[task.name] = number
+            return now
         self._begun.add(task.name)
         for job in jobs:
             _log.info("event=recurring.enqueued task=%s id=%s", task.name, job.job_id)

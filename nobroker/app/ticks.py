@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from nobroker.app.records import FAR_S, TICKS_LANE, cancel
@@ -141,9 +142,20 @@ def move(queue: Queue, place: Place, due: Iterable[tuple[Run, NewJob]] = ()) -> 
 
 
 def pause(queue: Queue, task: str, now: float) -> None:
-    """Write a pause, unless there is one."""
-    if task not in Board(queue).pauses:
-        queue.enqueue_all([_record("pause", task, f"pause-{uuid.uuid4().hex}", when=now)])
+    """Write a pause, unless there is one. It takes the next place, too: a scheduler that looked before cannot
+    enqueue what it saw was due.
+    """
+    while True:
+        board = Board(queue)
+        if task in board.pauses:
+            return
+        records = [_record("pause", task, f"pause-{uuid.uuid4().hex}", when=now)]
+        place = board.places.get(task)
+        if place is not None:
+            records.append(place.next(place.tick, place.schedule).record())
+        with suppress(JobExistsError):  # a scheduler was first: look again
+            queue.enqueue_all(records, all_new=True)
+            return
 
 
 def put_away(queue: Queue, record_ids: Iterable[str]) -> None:

@@ -58,11 +58,12 @@ class Debouncer:
         return job if not made else next(job for jobs in made for job in jobs)
 
     def _anew(self, done: int | None, new: NewJobs, now: int, made: list[Sequence[Job]]) -> int:
-        """The last one has run, or there was none."""
-        if done is not None:
-            digests = pack_words("Q", id_digests([str(new.ids and new.ids[0])]))
-            self._session.append([(kinds.DROP, {"t": now, "q": [done, done], "h": digests}, b"")])
-        return self._mixed.append([new], now, made)
+        """The last one has run, and makes way for this one if it comes in; or there was none."""
+        if done is None:
+            return self._mixed.append([new], now, made)
+        digests = pack_words("Q", id_digests([str(new.ids and new.ids[0])]))
+        drop = kinds.DROP, {"t": now, "q": [done, done], "h": digests}, b""
+        return self._mixed.append([new], now, made, before=[drop])
 
     def _replaced(self, seq: int, new: NewJobs, longest_us: int | None, now: int) -> Part:
         session = self._session

@@ -32,7 +32,7 @@ from nobroker.values import (
 _RESTORED_STATES: Final = {JobState.READY: "r", JobState.LEASED: "r", JobState.DONE: "d", JobState.DEAD: "x"}
 
 
-_RECORD_BYTES: Final = 256
+RECORD_BYTES: Final = 256
 """Of a record without payloads, ids, lane and metadata, at most; its share of a segment's header included."""
 
 
@@ -192,7 +192,7 @@ def sort_out(lookup: Lookup, ids: list[str]) -> tuple[dict[str, int], dict[str, 
 
 def size_of(new: NewJobs, batches: list[tuple[int, bytes]], ids: Iterable[str]) -> int:
     """Bytes that jobs take in the log, at most."""
-    common = _RECORD_BYTES + _text_size(new.lane) + len(new.metadata or b"")
+    common = RECORD_BYTES + _text_size(new.lane) + len(new.metadata or b"")
     if new.limits is not None:
         common += len(pack_plain(new.limits))
     size = sum(len(packed) + common for _, packed in batches) + sum(map(_text_size, ids))
@@ -206,7 +206,7 @@ def _restored_size(item: tuple[Job, bytes, Head]) -> int:
     texts = sum(map(_text_size, (job.id, job.lane, override.get("E", ""))))
     metadata = 0 if job.metadata is None else len(pack_value(job.metadata, "metadata"))
     limits = 0 if job.limits is None else len(pack_plain(from_shown(job.limits)))
-    return _RECORD_BYTES + len(payload) + values + texts + metadata + limits
+    return RECORD_BYTES + len(payload) + values + texts + metadata + limits
 
 
 def _text_size(text: str) -> int:

@@ -18,7 +18,7 @@ from nobroker.job import Job, JobState
 from nobroker.state.machine import Head
 from nobroker.state.owned import id_digests
 from nobroker.stores.base import NewJobs
-from nobroker.stores.enqueueing import chosen_of, parts_of, size_of, sort_out
+from nobroker.stores.enqueueing import RECORD_BYTES, chosen_of, parts_of, size_of, sort_out
 from nobroker.stores.lookup import Lookup
 from nobroker.stores.newjobs import JobBatch, common_head
 from nobroker.stores.session import Part, Session
@@ -65,9 +65,14 @@ class MixedEnqueuer:
         jobs: Iterator[Job] = chain.from_iterable(made)
         return list(jobs) if fresh else list(_answers(groups, jobs, existing))
 
-    def append(self, groups: Sequence[NewJobs], now: int, made: list[Sequence[Job]]) -> int:
+    def append(
+        self, groups: Sequence[NewJobs], now: int, made: list[Sequence[Job]], before: Sequence[Part] = ()
+    ) -> int:
         """Inside a transaction: add jobs that are not known, as far as their limits let them in. `made` gets
         them, and what is told of the others, in order; returns the end of the log.
+
+        Args:
+            before: small records that go before the jobs; nothing is written of them when there are none.
         """
         session = self._session
         session.state.ready.now = now
@@ -76,7 +81,9 @@ class MixedEnqueuer:
             new if room >= new.count else _part_of(new, list(range(room)))
             for new, room in zip(groups, rooms, strict=True)
         ]
-        session.room_for(sum(size_of(new, new.batches, _own([new])) for new in taken))
+        if any(new.count for new in taken):
+            size = sum(size_of(new, new.batches, _own([new])) for new in taken)
+            session.room_for(size + RECORD_BYTES * len(before))
         session.reserve(sum(new.count for new in taken), 0)
         prefix, seq = session.reader.prefix, session.state.next_seq
         parts: list[Part] = []
@@ -89,7 +96,7 @@ class MixedEnqueuer:
             seq += new.count
         if not parts:
             return session.log.position
-        end = session.append(parts)
+        end = session.append([*before, *parts])
         session.log.notify()
         return end
 

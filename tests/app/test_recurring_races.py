@@ -14,7 +14,7 @@ import pytest
 
 from nobroker import App, JobNotFoundError, Queue
 from nobroker.app.scheduler import Scheduler
-from nobroker.app.ticks import Board
+from nobroker.app.ticks import Board, pause
 from nobroker.clock import ManualClock
 from tests.app.dying import Death, DyingQueue
 
@@ -102,6 +102,61 @@ def test_one_that_looked_long_ago_writes_nothing(tmp_path: Path) -> None:
     assert app.queue.check() == []
     app.close()
     other.close()
+
+
+def test_nothing_is_enqueued_after_a_pause(tmp_path: Path) -> None:
+    """Also by one that had looked before."""
+    clock = ManualClock(START)
+    app, scheduler = begin(tmp_path, clock)
+    scheduler.look()
+    clock.advance(60)
+    scheduler._queue = Overtaken(app.queue, lambda: app.pause_recurring("a"))  # type: ignore[assignment]
+    scheduler.look()
+    clock.advance(120)
+    scheduler.look()
+    assert enqueued(app.queue) == {"a": [], "b": [3]}
+    app.resume_recurring("a")
+    clock.advance(60)
+    scheduler.look()
+    assert enqueued(app.queue) == {"a": [4], "b": [3]}
+    assert app.queue.check() == []
+    app.close()
+
+
+def test_a_pause_that_is_overtaken_comes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(START)
+    app, scheduler = begin(tmp_path, clock)
+    scheduler.look()
+    clock.advance(60)
+    overtaken = Overtaken(app.queue, lambda: scheduler.look())
+    pause(overtaken, "a", clock.wall_us() / 1e6)  # type: ignore[arg-type]
+    assert app.paused_recurring_tasks() == ["a"]
+    clock.advance(60)
+    scheduler.look()
+    assert enqueued(app.queue) == {"a": [1], "b": []}
+    app.close()
+
+
+def test_places_that_were_taken_away_by_hand(tmp_path: Path) -> None:
+    """Their ids stay known, and nobody stands there."""
+    clock = ManualClock(START)
+    app, scheduler = begin(tmp_path, clock)
+    for _ in range(3):
+        scheduler.look()
+        clock.advance(60)
+    for job in app.queue.list_jobs("ready", lane="nobroker.recurring"):
+        app.queue.cancel(job.id)
+    _, other = begin(tmp_path, clock)
+    for one in (scheduler, other, scheduler, other):
+        one.look()
+        clock.advance(60)
+    one.look()
+    assert enqueued(app.queue) == {"a": [1, 2, 4, 5, 6, 7], "b": [6]}
+    assert app.queue.check() == []
+    other._app.close()
+    app.close()
 
 
 def test_the_place_alone_holds_off_what_was_done_and_forgotten(tmp_path: Path) -> None:

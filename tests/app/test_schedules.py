@@ -202,6 +202,17 @@ def test_every_hour_runs_on_each_pass() -> None:
     assert local(hourly, "2026-03-29T00:00", 2) == ["29 01:30 +0100", "29 03:30 +0200"]
     half = schedule_of("*/20 * * * *", "Australia/Lord_Howe")
     assert local(half, "2026-04-04T14:40", 3) == ["05 01:40 +1030", "05 02:00 +1030", "05 02:20 +1030"]
+    assert local(half, "2026-10-03T15:00", 3) == ["04 01:40 +1030", "04 02:40 +1100", "04 03:00 +1100"]
+
+
+def test_a_gap_that_ends_a_day_puts_its_run_at_the_begin_of_the_next() -> None:
+    late = schedule_of("30 23 * * *", "America/Nuuk")
+    assert local(late, "2026-03-28T00:00", 4) == [
+        "27 23:30 -0200",
+        "29 00:00 -0100",
+        "29 23:30 -0100",
+        "30 23:30 -0100",
+    ]
 
 
 def test_a_day_that_a_zone_leaves_out_has_no_runs() -> None:

@@ -9,12 +9,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
-from nobroker import Queue
+from nobroker import App, Queue
+from nobroker.app.scheduler import Scheduler
 from nobroker.cli.main import main
+from nobroker.clock import ManualClock
 from tests.cli.conftest import Ran, tree
 
 NAME = "recurring_shop"
@@ -97,6 +100,34 @@ def test_lists_the_next_runs_in_local_time_and_utc_and_makes_nothing(shop: Shop)
     ]
     assert len(shown) == 4
     assert set(shop.home.iterdir()) - before <= {shop.home / "__pycache__"}
+
+
+def test_says_what_ran_last_and_what_is_paused(shop: Shop) -> None:
+    """A paused task shows when it would run."""
+    clock = ManualClock()
+    app = App(shop.home / "data", fsync=False, clock=clock)
+    clean = app.job(name="clean")(lambda: None)
+    app.recurring("0 3 * * * Europe/Berlin", clean, name="nightly")
+    app.recurring("@hourly", clean, name="paused", missed="all")
+    scheduler = Scheduler(app)
+    scheduler.look()
+    app.pause_recurring("paused")
+    clock.advance(86_400)
+    scheduler.look()
+    tick = app.recurring_tasks()[0].last_run
+    app.close()
+    assert tick is not None
+    last = tick.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    for words in (("recurring", SPEC), ("--dir", "data", "recurring")):
+        tasks = {task["task"]: task for task in json.loads(shop("--json", *words).out)}
+        assert (tasks["nightly"]["last"], tasks["nightly"]["paused"]) == (last, False)
+        if "paused" in tasks:
+            assert (tasks["paused"]["last"], tasks["paused"]["paused"]) == (None, True)
+            assert len(tasks["paused"]["next"]) == 3
+    assert set(tasks) == {"nightly", "paused"}, "a queue knows them all"
+    shown = shop("--dir", "data", "recurring").out.splitlines()
+    assert shown[1].split("\t")[-2:] == [last, "no"]
+    assert shown[4].split("\t")[-2:] == ["-", "yes"]
 
 
 def test_a_check_says_each_error_in_a_line(shop: Shop) -> None:

@@ -123,6 +123,27 @@ def test_with_a_limit_that_discards(queue: Queue) -> None:
     assert (refused.created, refused.state.value, len(queue)) == (False, "done", 1)
 
 
+@pytest.mark.parametrize("what", ["discarded", "full"])
+def test_a_done_job_stays_when_its_successor_does_not_come_in(open_queue: Opener, what: str) -> None:
+    queue = open_queue(max_bytes=20_000)
+    queue.enqueue("holder", limits=Limit("l", 1))
+    queue.enqueue("first", job_id="k")
+    queue.ack(take(queue))
+    queue.ack(take(queue), result="what it gave")
+    queue.enqueue("holder", limits=Limit("l", 1))
+    if what == "discarded":
+        refused = put(queue, 2, limits=Limit("l", 1, "discard"))
+        assert (refused.created, refused.last_error) == (False, "discarded: its key has no room")
+    else:
+        with pytest.raises(QueueFullError):
+            put(queue, "x" * 20_000)
+    for handle in (queue, open_queue()):
+        job = handle.get("k")
+        assert (job.state.value, job.result) == ("done", "what it gave")
+    assert put(queue, 3).created
+    assert queue.get("k").payload == 3
+
+
 def test_a_full_queue(open_queue: Opener) -> None:
     queue = open_queue(max_bytes=20_000)
     put(queue, 1)

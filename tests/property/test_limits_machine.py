@@ -61,6 +61,34 @@ class LimitsMachine(QueueMachine):
         exclusive: str | None,
         fair: tuple[str, int] | None,
     ) -> None:
+        self.enter(h, count, priority, delay, lane, own, limits, rates, exclusive, fair)
+
+    @rule(
+        h=handles,
+        lane=lanes,
+        priority=priorities,
+        limit=st.sampled_from([1, 2]),
+        exclusive=st.sampled_from([None, "app"]),
+    )
+    def enqueue_beside_those_that_run_alone(
+        self, h: int, lane: str, priority: int, limit: int, exclusive: str | None
+    ) -> None:
+        """They share a key, and nothing else holds them back."""
+        self.enter(h, 1, priority, 0, lane, None, [Limit("k", limit)], [], exclusive, None)
+
+    def enter(
+        self,
+        h: int,
+        count: int,
+        priority: int,
+        delay: float,
+        lane: str,
+        own: str | None,
+        limits: list[Limit],
+        rates: list[Rate],
+        exclusive: str | None,
+        fair: tuple[str, int] | None,
+    ) -> None:
         model = self.write()
         rooms = [
             model.may_enter(limit.key, (limit.limit,)) for limit in limits if limit.on_conflict == "discard"
