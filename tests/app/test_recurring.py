@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from nobroker import App, BaseJob, RecurringError, current_job
+from nobroker import App, BaseJob, Queue, RecurringError, current_job
+from nobroker.app import scheduler as scheduling
+from nobroker.app import ticks as ticks_of
 from nobroker.app.scheduler import Scheduler
 from nobroker.app.serving import Service
 from nobroker.clock import ManualClock
@@ -158,6 +160,33 @@ def test_a_clock_that_is_set_forward_fires_what_it_passed(app: App, clock: Manua
     clock.step_wall(1800)
     scheduler.look()
     assert ticks(app) == [10, 20, 30]
+
+
+def test_one_that_rests_sees_that_the_clock_was_set(
+    app: App, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resting, enqueued = threading.Event(), threading.Event()
+    rest, move = Scheduler._rest_until, ticks_of.move
+
+    def rest_until(self: Scheduler, due_at: float | None) -> None:
+        resting.set()
+        rest(self, due_at)
+
+    def moved(queue: Queue, place: ticks_of.Place, due: Any = ()) -> Any:
+        jobs = move(queue, place, due)
+        if jobs:
+            enqueued.set()
+        return jobs
+
+    monkeypatch.setattr(scheduling, "EVERY_S", 0.02)
+    monkeypatch.setattr(Scheduler, "_rest_until", rest_until)
+    monkeypatch.setattr(ticks_of, "move", moved)
+    define(app)
+    with Scheduler(app).beside():
+        assert resting.wait(20)
+        clock.step_wall(600)
+        assert enqueued.wait(20), "it sleeps until the moment that it saw first"
+    assert ticks(app) == [10]
 
 
 def test_a_clock_that_once_stood_far_ahead_is_told(
