@@ -222,6 +222,17 @@ class Group:
     def __gt__(self, other: object) -> bool:
         return id(self) > id(other)
 
+    def before_parked(self, limit: Key | None) -> Key | None:
+        """Up to which key its jobs come first: `limit`, or what is parked at a gate of its own, which it has
+        led past.
+        """
+        for gate in self.gates:
+            parked = gate.parked.get(self.shelf) if gate.parked else None
+            if parked and (limit is None or parked[0][:3] < limit):
+                first: Key = parked[0][:3]
+                limit = first
+        return limit
+
     def add(self, row: Any) -> None:
         if type(self.rows) is Rows and len(self.rows) >= Rows.MOST:
             self.rows = SortedList(self.rows)

@@ -73,6 +73,7 @@ class Taking(Parking):
                 rows, most = group.rows, min(most, group.room())
                 if len(rows) > 1 and (limit is None or rows[1][:3] < limit):
                     limit = rows[1][:3]
+                limit = group.before_parked(limit)
             _, _, seq, run = rows[0]
             singly = run is None and self._entries[seq].last_chance
             if singly and pieces:
@@ -136,9 +137,11 @@ class Taking(Parking):
         if not isinstance(first, Group):
             return self._take_first_of(rows, rival)
         rows = first.rows
+        if not rows or first.room() <= 0:
+            return None
         if len(rows) > 1 and (rival is None or rows[1][:3] < rival):
             rival = rows[1][:3]
-        piece = self._take_first_of(rows, rival) if first.room() > 0 else None
+        piece = self._take_first_of(rows, first.before_parked(rival))
         if piece is not None:
             for gate in first.gates:
                 gate.taking = 1

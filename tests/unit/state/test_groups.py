@@ -9,6 +9,7 @@ import msgpack
 import pytest
 from sortedcontainers import SortedList
 
+from nobroker.state import kinds
 from nobroker.state.gates import Rows
 from nobroker.state.snapshots import capture, restore
 from tests.unit.state.limited import Machine, key, rate
@@ -67,15 +68,17 @@ def test_a_group_whose_first_job_has_gone_waits_its_turn(machine: Machine) -> No
     machine.idle()
 
 
-@pytest.mark.parametrize("limits", [None, key("other", 1)])
+@pytest.mark.parametrize("limits", [None, key("other", 1), {"k": [["k", 4], ["other", 1]]}])
+@pytest.mark.parametrize("count", [1, 9])
 def test_a_group_whose_next_job_is_behind_another_one(
-    machine: Machine, limits: dict[str, Any] | None
+    machine: Machine, limits: dict[str, Any] | None, count: int
 ) -> None:
     (between,) = machine.add(1, limits, a=machine.now + 1)
-    first, second = machine.add(1, key("k", 3)) + machine.add(1, key("k", 3))
+    first, second = machine.add(1, key("k", 4)) + machine.add(1, key("k", 4))
     machine.now += 2
-    (last,) = machine.add(1, key("k", 3))
-    assert [machine.lease(1) for _ in range(5)] == [[first], [second], [between], [last], []]
+    (last,) = machine.add(1, key("k", 4))
+    leased = [job for _ in range(5) for job in machine.lease(count)]
+    assert leased == [first, second, between, last]
     machine.ack(first, second, between, last)
     machine.idle()
 
@@ -91,6 +94,19 @@ def test_a_retried_job_comes_between_those_of_its_group(machine: Machine) -> Non
     assert [machine.lease(1) for _ in range(3)] == [[third], [first], []], "three have slots"
     machine.ack(first, second, third)
     assert machine.lease(1) == [last]
+
+
+def test_one_that_waits_again_where_its_group_still_stands(machine: Machine) -> None:
+    """Nothing of the group is due, and nobody has looked since."""
+    (job,) = machine.add(1, key("k", 1))
+    machine.lease(1)
+    machine.nack(job)
+    machine.apply(kinds.RESCHEDULE, q=[job, job], a=machine.now + 100)
+    assert machine.lease(1) == []
+    machine.pass_by(100)
+    assert machine.lease(1) == [job]
+    machine.ack(job)
+    machine.idle()
 
 
 def test_a_group_that_stands_where_another_one_has_taken_the_slot(machine: Machine) -> None:
