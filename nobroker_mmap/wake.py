@@ -107,7 +107,6 @@ class Waiters:
 
     def _send(self) -> None:
         while True:
-            opened = self._write_fd is None
             if self._write_fd is None:
                 self._write_fd = files.open_fifo(self._path, write_only=True)
                 if self._write_fd is None:  # nobody waits on the FIFO now
@@ -119,9 +118,8 @@ class Waiters:
             except BrokenPipeError:  # the last waiter has gone; others may use another FIFO
                 os.close(self._write_fd)
                 self._write_fd = None
-                if not opened:
-                    continue
-            return
+            else:
+                return
 
     def wake_local(self) -> None:
         """Wake all waiters of this handle."""
