@@ -12,7 +12,7 @@ from nobroker.app.serving import Service
 from nobroker.errors import NobrokerError
 from nobroker.job import Job
 from nobroker.running import board as boards
-from nobroker.running import inside, settling, signals
+from nobroker.running import inside, settling, signals, titles
 from nobroker.running.board import Board
 from nobroker.running.figures import resident_bytes
 from nobroker.running.keeper import Keeper
@@ -60,6 +60,7 @@ class Member:
 
     def run(self, app: App) -> int:
         """Do what it is there for, and return the exit code of this process."""
+        titles.set_title(f"nobroker: {self._task.name}")  # a fork has its supervisor's
         roles = {WORK: self._work, SCHEDULE: self._schedule, MEASURE: self._measure, SETTLE: self._settle}
         try:
             code = roles[self._task.role](app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -74,21 +75,27 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
 
 
 class Listener:
-    """Stands where systemd listens."""
+    """Stands where systemd listens.
+
+    Attributes:
+        heard: all that was taken up to now.
+        senders: the processes that said it, where the system tells.
+    """
 
     def __init__(self, address: str) -> None:
         self.address = address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind("\0" + address[1:] if address.startswith("@") else address)
         self._socket.settimeout(30)
+        if hasattr(socket, "SO_PASSCRED"):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.heard: list[str] = []
+        self.senders: set[int] = set()
 
     def wait_for(self, beginning: str) -> str:
         """The next thing said that begins so."""
         while True:
-            said = self._socket.recv(4096).decode()
-            self.heard.append(said)
-            if said.startswith(beginning):
+            if (said := self._take()).startswith(beginning):
                 return said
 
     def all(self) -> list[str]:
@@ -96,9 +103,18 @@ class Listener:
         self._socket.setblocking(False)
         try:
             while True:
-                self.heard.append(self._socket.recv(4096).decode())
+                self._take()
         except BlockingIOError:
             return self.heard
+        finally:
+            self._socket.settimeout(30)
+
+    def _take(self) -> str:
+        said, about, _, _ = self._socket.recvmsg(4096, socket.CMSG_SPACE(struct.calcsize("3i")))
+        for _, _, credentials in about:
+            self.senders.add(struct.unpack("3i", credentials)[0])
+        self.heard.append(said.decode())
+        return self.heard[-1]
 
     def close(self) -> None:
         self._socket.close()
