@@ -30,6 +30,7 @@ class Appearance:
         self._beat_at = 0.0
         self._said = ""
         self._state = "starting"
+        self._reloading = False
         self._title = titles.title()
 
     @property
@@ -68,6 +69,18 @@ class Appearance:
         self._beat_at = now + self._interval
         self._registration.update(state=state)
         self._registration.beat()
+
+    def reloading(self) -> None:
+        """Say that a restart of all processes begins."""
+        if self._state != "starting":  # it says that it is ready when it is
+            self._reloading = True
+            notify.reloading()
+
+    def reloaded(self) -> None:
+        """Say that a restart is over, if one was on: however it ended, what runs now is the service."""
+        if self._reloading:
+            self._reloading = False
+            notify.ready()
 
     def close(self) -> None:
         if self._title is not None:

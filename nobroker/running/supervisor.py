@@ -44,6 +44,8 @@ from nobroker.worker import WorkerStats
 if TYPE_CHECKING:
     from nobroker.app import App
 
+MEASURE_S: Final = 60.0
+"""A worker is measured for so long at most. One that takes longer to begin is not measured."""
 _LOOK_S: Final = 0.02
 _WATCH_S: Final = 0.1
 
@@ -159,6 +161,8 @@ class Supervisor:
         self._start_due()
         self._losses.settle(now)
         self._rolling.step()
+        if not self._rolling.busy:
+            self._appearance.reloaded()
         self._appearance.look(time.monotonic(), self._state, len(self._children.living))
         if not self._over():
             wait = self._wait_s(time.monotonic())
@@ -248,6 +252,7 @@ class Supervisor:
             return
         _log.info("event=restart.begun processes=%d", len(self._posts))
         self._rolling.begin(post for post in self._posts if not post.over)
+        self._appearance.reloading()
 
     def _hand_on(self, number: int, *roles: str) -> None:
         for child in self._children.living:
@@ -298,8 +303,11 @@ class Supervisor:
             if limit is None or self._halted:
                 continue
             child = self._children.start(self._task(MEASURE, "measure", worker=worker))
+            child.kill_at = child.started + MEASURE_S
             while self._children.living:
                 self._turn_of(child)
+            if child.killed:
+                _log.warning("event=supervisor.not_measured: it took too long; the limit is kept as it is")
             if 0 < limit <= child.board.baseline:
                 fit = False
                 self.reason = (
@@ -314,7 +322,9 @@ class Supervisor:
         for gone, end in self._children.reap():
             told(gone, end, [])
         if self._children.living:
-            self._children.kill_overdue(time.monotonic())
+            now = time.monotonic()
+            self._children.kill_overdue(now)
+            self._appearance.look(now, self._state, len(self._children.living))
             self._poll.poll(_WATCH_S * 1000)
 
     # -- ends
