@@ -15,9 +15,11 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
 
+QUIET = [signal.SIGUSR1, signal.SIGTSTP]
+
 
 def states(trial: Trial) -> list[tuple[str, int]]:
-    return [(str(job.state), job.attempts) for job in trial.jobs()]
+    return [(str(job.state), job.attempts) for job in trial.jobs() if job.lane == "default"]
 
 
 def test_what_was_begun_ends(trial: Trial) -> None:
@@ -42,14 +44,25 @@ def test_what_does_not_end_is_given_back(trial: Trial, how: str) -> None:
     assert states(trial) == [("ready", 0)]
 
 
-def test_quiet_takes_no_more_and_stays(trial: Trial) -> None:
+@pytest.mark.parametrize("number", QUIET)
+def test_quiet_takes_no_more_and_stays(trial: Trial, number: int) -> None:
     running = trial.run()
     running.says("started concurrency")
-    running.tell(signal.SIGUSR1)
+    running.tell(number)
     running.says("nobroker.worker: stopped")
     trial.later("quick")
     assert running.end() == 0
     assert states(trial) == [("ready", 0)]
+
+
+@pytest.mark.parametrize("number", QUIET)
+def test_quiet_and_then_leave(trial: Trial, number: int) -> None:
+    trial.add("app.recurring('0 0 1 1 *', quick)\n")
+    trial.later("slow", "slow", 0.3, count=2)
+    running = trial.run("--quiet-then-exit")
+    trial.until("slow", 1)
+    assert running.end(number) == 0
+    assert sorted(states(trial)) == [("done", 1), ("ready", 0)]
 
 
 def test_a_process_that_a_job_forks_ends_as_if_there_were_no_worker(trial: Trial) -> None:

@@ -18,7 +18,7 @@ pytestmark = [
 
 
 def states(trial: Trial) -> list[tuple[str, int]]:
-    return [(str(job.state), job.attempts) for job in trial.jobs()]
+    return [(str(job.state), job.attempts) for job in trial.jobs() if job.lane == "default"]
 
 
 def whole_runs(trial: Trial) -> bool:
@@ -115,12 +115,28 @@ def test_quiet_takes_no_more_and_stays(trial: Trial, number: int) -> None:
     assert whole_runs(trial)
 
 
-def test_quiet_and_then_leave(trial: Trial) -> None:
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTSTP])
+def test_quiet_and_then_leave(trial: Trial, number: int) -> None:
+    trial.add("app.recurring('0 0 1 1 *', quick)\n")
     trial.later("slow", "slow", 0.5, count=2)
     running = trial.program("workers=(WorkerConfig(processes=2),), quiet_then_exit=True")
     trial.until("slow", 2)
-    assert running.end(signal.SIGUSR1) == 0
+    running.says("event=process.started role=scheduler")
+    assert running.end(number) == 0
     assert states(trial) == [("done", 1)] * 2
+
+
+def test_recurring_tasks_go_on_while_it_is_quiet(trial: Trial) -> None:
+    trial.add("@app.recurring('* * * * * *')\n@app.job\ndef tick():\n    note('ticks')\n")
+    running = trial.run("--processes", "2")
+    trial.until("ticks", 1)
+    running.tell(signal.SIGUSR1)
+    running.says("nobroker.worker: stopped", 2)
+    with trial.queue() as queue:
+        before = queue.stats(lane="default").ready
+        wait_for(lambda: queue.stats(lane="default").ready >= before + 2, running.log)
+    assert running.log().count("event=process.started role=scheduler") == 1
+    assert running.end() == 0
 
 
 def test_restarts_one_by_one_without_a_gap(trial: Trial) -> None:
