@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nobroker.app import App, DiscoveryError, DuplicateJobError, MissingExtraError, RecurringError
 from nobroker.app.discovery import applications, discover
@@ -53,11 +53,12 @@ def load_application(packages: Sequence[str], chosen: str | None) -> App:
     return found[0]
 
 
-def take_file(app: App, path: str | None) -> None:
+def take_file(app: App, path: str | None, told: Callable[[str], str] = str) -> None:
     """Let the application take recurring tasks from a file.
 
     Args:
         path: None: recurring.yml of the current directory, where there is one.
+        told: what is told of a file that is not there; it adds who names it.
 
     Raises:
         NothingBegun: there is no such file, or what reads it is not installed.
@@ -66,7 +67,9 @@ def take_file(app: App, path: str | None) -> None:
         return
     try:
         app.recurring_file(path or RECURRING)
-    except (RecurringError, MissingExtraError) as error:
+    except RecurringError as error:
+        raise NothingBegun(told(one_line(error))) from error
+    except MissingExtraError as error:
         raise NothingBegun(one_line(error)) from error
 
 

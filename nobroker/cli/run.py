@@ -9,7 +9,7 @@ import click
 
 from nobroker.cli import failures
 from nobroker.cli.command import command
-from nobroker.cli.run_options import loaded, run_options
+from nobroker.cli.run_options import loaded, run_options, typed
 from nobroker.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def cli(
     app = load_application(packages, chosen)
     if log_to_stderr(logging.INFO if verbose else logging.WARNING, json=log_format == "json"):
         logging.getLogger("nobroker").setLevel(logging.INFO)
-    take_file(app, found.config.scheduler.recurring)
+    key = "scheduler.recurring"
+    take_file(app, found.config.scheduler.recurring, lambda reason: typed(found.problem(key, reason)))
     _open(app, settings)
     source = Source(packages, chosen, tuple(app._recurring_files), log_format == "json")
     try:

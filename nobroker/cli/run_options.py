@@ -12,6 +12,7 @@ from nobroker.running.kinds import Choice, Flag, Text, Whole
 from nobroker.running.settings import ALL, Setting, defaults
 
 if TYPE_CHECKING:
+    from nobroker.app.errors import ConfigProblem
     from nobroker.running.sources import Loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +62,13 @@ def _word(setting: Setting, usual: Any) -> str:
     return ",".join(usual) if isinstance(usual, tuple) else str(usual)
 
 
+def typed(problem: ConfigProblem) -> str:
+    """What is told of a problem: an argument is called as it was typed."""
+    options = {setting.argument: setting.option for setting in ALL} | {"config": "--config"}
+    key = problem.key or ""
+    return str(problem if problem.source else problem._replace(key=options.get(key, problem.key)))
+
+
 def loaded(config: str | None, said: Mapping[str, Any]) -> Loaded:
     """What is to run, by what was typed and everything else.
 
@@ -70,15 +78,11 @@ def loaded(config: str | None, said: Mapping[str, Any]) -> Loaded:
     from nobroker.app import ConfigError, MissingExtraError
     from nobroker.running.sources import load
 
-    options = {setting.argument: setting.option for setting in ALL} | {"config": "--config"}
     arguments = {name: Text(value) if isinstance(value, str) else value for name, value in said.items()}
     try:
         return load(file=config, arguments=arguments)
     except ConfigError as error:
-        lines = [
-            str(one if one.source else one._replace(key=options.get(one.key or "", one.key)))
-            for one in error.problems
-        ]
+        lines = [typed(one) for one in error.problems]
         for line in lines[:-1]:
             output.note(f"error: {line}")
         raise failures.NothingBegun(lines[-1]) from error

@@ -60,6 +60,17 @@ class Loaded(NamedTuple):
     forced: str | None
     warnings: tuple[str, ...]
 
+    def problem(self, key: str, reason: str) -> ConfigProblem:
+        """What turned out to be wrong with a value later on, told with who says it.
+
+        Args:
+            key: as in `origins`.
+        """
+        origin = self.origins[key]
+        if origin == ARGUMENT:
+            return ConfigProblem(reason, key=key.rpartition(".")[2])
+        return ConfigProblem(reason, origin, key=None if origin.startswith(PREFIX) else key)
+
 
 class Said(NamedTuple):
     """A value, and who says it."""

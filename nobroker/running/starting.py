@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nobroker.app.errors import RunFailedError
+from nobroker.app.errors import ConfigError, RecurringError, RunFailedError
 from nobroker.app.serving import Service
 from nobroker.running import board as boards
 from nobroker.running.board import Board
@@ -58,6 +58,7 @@ def run(
         TypeError: an argument that there is not.
         RunFailedError: it did not end as it should.
     """
+    loaded = None
     if not isinstance(config, RunConfig):
         said = {_NAMES.get(name, name): value for name, value in arguments.items()}
         loaded = load(file=config, arguments=said)
@@ -67,7 +68,12 @@ def run(
     elif arguments:
         raise TypeError(f"with a RunConfig, run() takes no {', '.join(arguments)}: it says it all")
     if config.scheduler.recurring is not None:
-        app.recurring_file(config.scheduler.recurring)
+        try:
+            app.recurring_file(config.scheduler.recurring)
+        except RecurringError as error:
+            if loaded is None:
+                raise
+            raise ConfigError([loaded.problem("scheduler.recurring", str(error))]) from error
     if not needs_supervisor(config, counting=False):
         return single(app, config, handle_signals=handle_signals).run()
     if not handle_signals:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nobroker import App, BaseJob, MissingExtraError, RecurringError
+from nobroker import App, BaseJob, ConfigError, MissingExtraError, RecurringError
 from nobroker.app.recurring_file import read
 
 
@@ -185,6 +185,19 @@ def test_a_missing_file(shop: App, tmp_path: Path) -> None:
         shop.recurring_file(tmp_path / "none.yml")
     (error,) = read(shop, str(tmp_path / "none.yml"), {})
     assert "can't be read" in str(error)
+
+
+def test_a_missing_file_is_told_with_who_names_it(
+    shop: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "queue.yml"
+    path.write_text("scheduler: {recurring: none.yml}")
+    with pytest.raises(ConfigError) as caught:
+        shop.run(once=True)
+    assert str(caught.value) == "queue.yml, line 1, scheduler.recurring: none.yml: there is no such file"
+    with pytest.raises(ConfigError, match=r"^recurring: none\.yml: there is no such file$"):
+        shop.run(once=True, recurring="none.yml")
 
 
 def test_without_yaml(shop: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,4 +171,23 @@ def test_run_takes_the_file_and_what_it_says_runs(shop: Shop) -> None:
     assert known.code == 0
     assert [task["task"] for task in json.loads(known.out)] == ["nightly", "often"]
     assert tree(shop.home / "data") == before
-    assert shop("run", SPEC, "--once", "--recurring", "none.yml").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "file", "who"),
+    [
+        (["--recurring", "none.yml"], "", "", "--recurring"),
+        ([], "none.yml", "", "NOBROKER_RECURRING"),
+        ([], "", "scheduler:\n  recurring: none.yml\n", "queue.yml, line 2, scheduler.recurring"),
+    ],
+)
+def test_who_names_a_file_that_is_not_there(
+    shop: Shop, words: list[str], variable: str, file: str, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOBROKER_RECURRING", variable)
+    if file:
+        (shop.home / "queue.yml").write_text(file)
+    ran = shop("run", SPEC, "--once", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: {who}: none.yml: there is no such file\n"
+    assert not (shop.home / "data").exists()
