@@ -25,7 +25,8 @@ class Working:
 
         Args:
             config: the file that says how; None: ``queue.yml``, where there is one. Or a `RunConfig`.
-            handle_signals: see `Worker`; of several processes, always.
+            handle_signals: whether signals mean, in the main thread, what they mean to ``nobroker run``; of
+                several processes, always.
             arguments: what the file may say, before what it says: ``queues``, ``order``, ``threads``,
                 ``processes``, ``scheduler``, ...; and ``once``: work off what is due, then end.
 

@@ -165,7 +165,7 @@ class Member:
             max_jobs=worker.max_jobs,
             handle_signals=False,
             poll_interval=worker.polling_interval,
-            wrap=lambda handler: self._board.watched(handler, describe),
+            wrap=None if self._life is None else lambda handler: self._board.watched(handler, describe),
             on_ready=self._ready,
             on_rest=self._rest,
             supervisor=self._task.registered,

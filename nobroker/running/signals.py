@@ -101,6 +101,13 @@ def in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def can_be_caught() -> bool:
+    """Whether `Signals` would work here: in the main thread, on a system that has them, and not where a hook
+    runs one application within the run of another, which has to hear them, too.
+    """
+    return hasattr(signal, "pthread_sigmask") and in_main_thread() and not _caught
+
+
 def _noted(_number: int, _frame: object) -> None:
     """The interpreter has written it into the pipe already."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,7 +16,7 @@ from nobroker.running.config import RunConfig
 from nobroker.running.forking import Source
 from nobroker.running.member import Member
 from nobroker.running.plans import DONE, RECYCLED, needs_supervisor
-from nobroker.running.signals import in_main_thread
+from nobroker.running.signals import can_be_caught
 from nobroker.running.sources import load
 from nobroker.running.supervisor import Supervisor
 from nobroker.running.tasks import WORK, Task
@@ -75,6 +74,8 @@ def run(
                 raise
             raise ConfigError([loaded.problem("scheduler.recurring", str(error))]) from error
     if not needs_supervisor(config, counting=False):
+        if handle_signals and can_be_caught():
+            return _alone(app, config).stats
         return single(app, config, handle_signals=handle_signals).run()
     if not handle_signals:
         raise TypeError("handle_signals=False is for one process; several are ended by signals")
@@ -99,10 +100,15 @@ def run_config(app: App, config: RunConfig, source: Source, metrics_dir: str | N
         supervisor = Supervisor(app, config, source=source, metrics_dir=metrics_dir)
         code = supervisor.run()
         return Ran(code, supervisor.stats, supervisor.reason)
-    if not (hasattr(signal, "pthread_sigmask") and in_main_thread()):
+    if not can_be_caught():
         service = single(app, config, metrics_dir=metrics_dir)
         stats = service.run()
         return Ran(DONE if service.recycling is None else RECYCLED, stats)
+    return _alone(app, config, metrics_dir)
+
+
+def _alone(app: App, config: RunConfig, metrics_dir: str | None = None) -> Ran:
+    """Run the only worker in this process, with all that signals mean to it."""
     task = Task(
         role=WORK,
         name="worker",

@@ -118,6 +118,20 @@ class Trial:
         (self.home / "program.py").write_text("\n".join(lines))
         return self._start([sys.executable, "program.py"], env)
 
+    def calls(self, arguments: str = "", *, before: str = "") -> Running:
+        """A program that calls ``app.run`` with these, and prints what it returned, and about signals."""
+        lines = [
+            "import logging",
+            "from jobs import *",
+            "logging.basicConfig(level='INFO', format='%(name)s %(message)s')",
+            before,
+            f"print(app.run({arguments}))",
+            "print('then', signal.getsignal(signal.SIGQUIT) is signal.SIG_DFL)",
+            "print('then', signal.getsignal(signal.SIGUSR1) is print)",
+        ]
+        (self.home / "calls.py").write_text("\n".join(lines))
+        return self._start([sys.executable, "calls.py"], {})
+
     def _start(self, command: list[str], env: dict[str, str]) -> Running:
         self.running.append(Running(self, command, env))
         return self.running[-1]
