@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,18 @@ def test_workers_are_children_and_end_with_it(trial: Trial) -> None:
     assert begun.count("begun") == begun.count("ended") == sum(job.state == "done" for job in trial.jobs())
 
 
-def test_counts_of_all_processes_are_printed(trial: Trial) -> None:
+def test_counts_of_all_processes_are_printed_and_what_is_due_by_a_schedule_is_among_them(trial: Trial) -> None:
+    trial.add("@app.recurring('* * * * * *')\n@app.job\ndef tick():\n    note('ticks')\n")
+    trial.look_at_schedules()
+    begun = int(time.time())
     trial.later("quick", count=20)
+    wait_for(lambda: time.time() >= begun + 1)
     running = trial.run("--processes", "2", "--once")
     assert running.end(None) == 0
-    assert "leased 20  succeeded 20  failed 0  dead 0  lost leases 0\n" in running.log()
+    assert len(trial.lines("quick")) == 20
+    assert trial.lines("ticks")
+    count = 20 + len(trial.lines("ticks"))
+    assert f"leased {count}  succeeded {count}  failed 0  dead 0  lost leases 0\n" in running.log()
 
 
 def test_what_dies_is_replaced_and_the_log_says_what_it_had_in_hand(trial: Trial) -> None:
