@@ -54,6 +54,11 @@ class Child:
     def isolated(self) -> bool:
         return self.place is not None and self.place.isolated
 
+    @property
+    def whole(self) -> bool:
+        """Whether it was done with its jobs. If not, some code has ended it half-way, with whatever code."""
+        return self.task.role != WORK or self.board.rest != 0
+
     def useful(self, lived: float, enough: float) -> bool:
         """Whether its life shows that things work."""
         return self.board.finished > 0 or (self.ready and lived >= enough)
@@ -141,7 +146,7 @@ class Children:
             if pid:
                 self.living.remove(child)
                 self.groups.release(child.pid)
-                ended.append((child, End(os.waitstatus_to_exitcode(status))))
+                ended.append((child, End(os.waitstatus_to_exitcode(status), child.whole)))
         return ended
 
 

@@ -139,8 +139,7 @@ class Member:
             return DONE
         if service.recycling is not None or (worker.max_jobs and service.worker.ended_by == ""):
             return RECYCLED
-        idle = self._task.once and service.worker.ended_by == "idle"
-        return DONE if idle or self._life is None else FAILED
+        return DONE if self._board.rest == boards.IDLE or self._life is None else FAILED
 
     @property
     def _worker_config(self) -> WorkerConfig:
@@ -173,6 +172,10 @@ class Member:
         )
 
     def _rest(self) -> None:
+        idle = (
+            self._task.once and (service := self._service) is not None and service.worker.ended_by == "idle"
+        )
+        self._board.say_rest(boards.IDLE if idle else boards.RESTED)
         if self._quiet and not self._stopping:
             self._ended.wait()
 

@@ -95,13 +95,16 @@ class End(NamedTuple):
 
     Attributes:
         code: its exit code; of one that a signal ended, the signal, negative.
+        whole: whether it had come to its end; False: code in it ended it half-way, as `os._exit` does.
     """
 
     code: int
+    whole: bool = True
 
     @property
     def how(self) -> How:
-        return {DONE: How.DONE, RECYCLED: How.RECYCLED}.get(self.code, How.DIED)
+        known = {DONE: How.DONE, RECYCLED: How.RECYCLED}
+        return known.get(self.code, How.DIED) if self.whole else How.DIED
 
     def __str__(self) -> str:
         if self.code >= 0:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final
 from nobroker.app.errors import RunFailedError
 from nobroker.running import inside, signals
 from nobroker.running.appearance import Appearance
+from nobroker.running.board import IDLE
 from nobroker.running.children import Child, Children, Post, told
 from nobroker.running.config import RunConfig
 from nobroker.running.forking import Source, Starter, threads_of_others
@@ -333,7 +334,8 @@ class Supervisor:
         for post in self._posts:
             if post.child is child:
                 post.child = heir
-                if heir is None and not self._halted:
+                post.over = heir is None and end.how is How.DONE and child.board.rest == IDLE
+                if heir is None and not self._halted and not post.over:
                     lived = time.monotonic() - child.started
                     self._plan_next(
                         post, end, lived=lived, useful=child.useful(lived, FAST_S), blameless=taken_down
@@ -341,9 +343,6 @@ class Supervisor:
         child.board.close()
 
     def _plan_next(self, post: Post, end: End, *, lived: float, useful: bool, blameless: bool) -> None:
-        if end.how is How.DONE and self._config.once:
-            post.over = True
-            return
         now = time.monotonic()
         if any(
             one.task.role == WORK and one.useful(now - one.started, FAST_S) for one in self._children.living

@@ -32,7 +32,9 @@ def test_workers_are_children_and_end_with_it(trial: Trial) -> None:
     assert begun.count("begun") == begun.count("ended") == sum(job.state == "done" for job in trial.jobs())
 
 
-def test_counts_of_all_processes_are_printed_and_what_is_due_by_a_schedule_is_among_them(trial: Trial) -> None:
+def test_counts_of_all_processes_are_printed_what_schedules_have_due_included(
+    trial: Trial,
+) -> None:
     trial.add("@app.recurring('* * * * * *')\n@app.job\ndef tick():\n    note('ticks')\n")
     trial.look_at_schedules()
     begun = int(time.time())
@@ -44,6 +46,55 @@ def test_counts_of_all_processes_are_printed_and_what_is_due_by_a_schedule_is_am
     assert trial.lines("ticks")
     count = 20 + len(trial.lines("ticks"))
     assert f"leased {count}  succeeded {count}  failed 0  dead 0  lost leases 0\n" in running.log()
+
+
+@pytest.mark.parametrize(
+    "words", [["--isolation", "process"], ["--max-jobs", "100"]], ids=["process", "thread"]
+)
+def test_a_job_that_ends_its_process_as_if_all_were_well_ends_no_run(trial: Trial, words: list[str]) -> None:
+    trial.later("die", "die", "exit 0", priority=1)
+    trial.later("quick", count=5)
+    running = trial.run("--once", *words)
+    assert running.end(None) == 0
+    assert trial.lines("die")
+    assert len(trial.lines("quick")) == 5
+    assert "ERROR" in next(line for line in running.log().splitlines() if "in_hand=die:" in line)
+
+
+def test_a_hook_that_ends_its_process_as_if_all_were_well_ends_no_run(trial: Trial) -> None:
+    trial.add(
+        "@app.on_worker_start\ndef leave_once():\n    if not Path('left').exists():\n"
+        "        Path('left').touch()\n        os._exit(0)\n"
+    )
+    trial.later("quick", count=5)
+    assert trial.run("--once", "--max-jobs", "100").end(None) == 0
+    assert len(trial.lines("quick")) == 5
+
+
+def test_a_worker_that_is_stopped_ends_no_run(trial: Trial) -> None:
+    trial.add(
+        "@app.job\ndef stop():\n    note('stop')\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(0.2)\n"
+    )
+    trial.later("stop", priority=1)
+    trial.later("quick", count=5)
+    assert trial.run("--once", "--max-jobs", "100").end(None) == 0
+    assert len(trial.lines("stop")) == 1
+    assert len(trial.lines("quick")) == 5
+
+
+def test_a_job_that_ends_its_process_while_all_ends_is_told_by_the_code(trial: Trial) -> None:
+    trial.add(
+        "@app.job\ndef leave():\n    note('leave')\n"
+        "    while not Path('go').exists():\n        time.sleep(0.01)\n    os._exit(0)\n"
+    )
+    trial.later("leave")
+    running = trial.run("--processes", "2")
+    trial.until("leave", 1)
+    running.tell(signal.SIGTERM)
+    running.says("event=supervisor.stopping")
+    (trial.home / "go").touch()
+    assert running.end(None) == 1
 
 
 def test_what_dies_is_replaced_and_the_log_says_what_it_had_in_hand(trial: Trial) -> None:
