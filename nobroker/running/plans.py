@@ -120,9 +120,10 @@ class Restarts:
 
     - One that asked for it (`How.RECYCLED`) is replaced at once, and so is one that its job took down: the
       job is to blame, and counts its own attempts.
-    - One that ended within `FAST_S` of its start is replaced after a pause, which doubles each time, up to
-      `LONGEST_PAUSE_S`. One that lived for `STEADY_S`, or in which a job ended, makes that begin anew:
-      however often jobs bring down their process, those behind them are worked off.
+    - One that ended within `FAST_S` of its start, or before it was ready, is replaced after a pause, which
+      doubles each time, up to `LONGEST_PAUSE_S`. One that was ready and lived for `STEADY_S`, or in which a
+      job ended, makes that begin anew: however often jobs bring down their process, those behind them are
+      worked off.
     - `HOPELESS` such ends in a row, of all places together, and nothing that worked in between: it is given
       up.
     """
@@ -131,19 +132,22 @@ class Restarts:
         self._crashes: dict[str, int] = {}
         self._in_vain = 0
 
-    def pause(self, place: str, how: How, *, lived: float, useful: bool, blameless: bool = False) -> float:
+    def pause(
+        self, place: str, how: How, *, lived: float, ready: bool, useful: bool, blameless: bool = False
+    ) -> float:
         """Seconds to wait before the next one.
 
         Args:
             lived: seconds.
+            ready: it had come so far that it could work. Else its life was a long way to fail.
             useful: a job ended in it.
             blameless: its job took it down, or we did.
         """
-        if lived >= STEADY_S or useful:
+        if (ready and lived >= STEADY_S) or useful:
             self._crashes.pop(place, None)
         if useful or blameless:
             self.hope()
-        if blameless or lived >= FAST_S or (how is How.RECYCLED and useful):
+        if blameless or (ready and lived >= FAST_S) or (how is How.RECYCLED and useful):
             return 0.0
         self._in_vain += not useful
         crashes = self._crashes.get(place, 0) + 1

@@ -273,7 +273,7 @@ class Supervisor:
             return self._children.start(task, place)
         except OSError as error:
             _log.error("event=process.not_started name=%s error=%s", place.name, error)
-            self._plan_next(post, End(FAILED), lived=0.0, useful=False, blameless=False)
+            self._plan_next(post, End(FAILED), None, blameless=False)
             return None
 
     def _task(self, role: str, name: str, **more: object) -> Task:
@@ -336,20 +336,23 @@ class Supervisor:
                 post.child = heir
                 post.over = heir is None and end.how is How.DONE and child.board.rest == IDLE
                 if heir is None and not self._halted and not post.over:
-                    lived = time.monotonic() - child.started
-                    self._plan_next(
-                        post, end, lived=lived, useful=child.useful(lived, FAST_S), blameless=taken_down
-                    )
+                    self._plan_next(post, end, child, blameless=taken_down)
         child.board.close()
 
-    def _plan_next(self, post: Post, end: End, *, lived: float, useful: bool, blameless: bool) -> None:
+    def _plan_next(self, post: Post, end: End, child: Child | None, *, blameless: bool) -> None:
         now = time.monotonic()
+        lived = 0.0 if child is None else now - child.started
         if any(
             one.task.role == WORK and one.useful(now - one.started, FAST_S) for one in self._children.living
         ):
             self._restarts.hope()
         pause = self._restarts.pause(
-            post.place.name, end.how, lived=lived, useful=useful, blameless=blameless
+            post.place.name,
+            end.how,
+            lived=lived,
+            ready=child is not None and child.ready,
+            useful=child is not None and child.useful(lived, FAST_S),
+            blameless=blameless,
         )
         post.start_at = now + pause
         if pause:

@@ -124,6 +124,19 @@ def test_when_none_can_be_kept_running_it_ends_and_says_why(trial: Trial) -> Non
     assert last.endswith("ended with exit code 9")
 
 
+def test_none_can_be_kept_running_either_where_each_takes_long_to_fail(trial: Trial) -> None:
+    trial.add("@app.on_worker_start\ndef broken():\n    time.sleep(0.05)\n    os._exit(9)\n")
+    running = trial.program(
+        "workers=(WorkerConfig(processes=2),)",
+        before="from nobroker.running import plans, supervisor\nplans.FAST_S = supervisor.FAST_S = 0.04\n"
+        "plans.FIRST_PAUSE_S = 0.001",
+    )
+    assert running.end(None) == 1
+    assert "event=process.restart_in name=worker-1 seconds=0.001" in running.log()
+    assert "event=supervisor.given_up: no worker can be kept running" in running.log()
+    assert running.log().count("how=exit_code_9") in (10, 11)
+
+
 def test_it_ends_children_that_do_not_come_to_their_end(trial: Trial) -> None:
     trial.add("@app.on_worker_stop\ndef hang():\n    time.sleep(600)\n")
     running = trial.program(
