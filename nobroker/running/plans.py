@@ -125,7 +125,8 @@ class Restarts:
       job ended, makes that begin anew: however often jobs bring down their process, those behind them are
       worked off.
     - `HOPELESS` such ends in a row, of all places together, and nothing that worked in between: it is given
-      up.
+      up. One with a job in hand is a sign that something works (`hope`): the job may have ended it, and it
+      will run out of attempts.
     """
 
     def __init__(self) -> None:

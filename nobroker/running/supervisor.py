@@ -273,7 +273,7 @@ class Supervisor:
             return self._children.start(task, place)
         except OSError as error:
             _log.error("event=process.not_started name=%s error=%s", place.name, error)
-            self._plan_next(post, End(FAILED), None, blameless=False)
+            self._plan_next(post, End(FAILED), None, at_work=False)
             return None
 
     def _task(self, role: str, name: str, **more: object) -> Task:
@@ -327,7 +327,7 @@ class Supervisor:
             setattr(
                 self.stats, one.name, getattr(self.stats, one.name) + getattr(child.board.stats, one.name)
             )
-        taken_down = self._losses.take_up(child, end, hand)
+        at_work = self._losses.take_up(child, end, hand)
         if self._halted and child.task.role != SETTLE and (end.how is How.DIED or child.board.forced):
             self._code = FAILED
         heir = self._rolling.ended(child)
@@ -336,13 +336,13 @@ class Supervisor:
                 post.child = heir
                 post.over = heir is None and end.how is How.DONE and child.board.rest == IDLE
                 if heir is None and not self._halted and not post.over:
-                    self._plan_next(post, end, child, blameless=taken_down)
+                    self._plan_next(post, end, child, at_work=at_work)
         child.board.close()
 
-    def _plan_next(self, post: Post, end: End, child: Child | None, *, blameless: bool) -> None:
+    def _plan_next(self, post: Post, end: End, child: Child | None, *, at_work: bool) -> None:
         now = time.monotonic()
         lived = 0.0 if child is None else now - child.started
-        if any(
+        if at_work or any(
             one.task.role == WORK and one.useful(now - one.started, FAST_S) for one in self._children.living
         ):
             self._restarts.hope()
@@ -352,7 +352,7 @@ class Supervisor:
             lived=lived,
             ready=child is not None and child.ready,
             useful=child is not None and child.useful(lived, FAST_S),
-            blameless=blameless,
+            blameless=at_work and post.place.isolated,
         )
         post.start_at = now + pause
         if pause:

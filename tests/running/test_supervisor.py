@@ -137,6 +137,21 @@ def test_none_can_be_kept_running_either_where_each_takes_long_to_fail(trial: Tr
     assert running.log().count("how=exit_code_9") in (10, 11)
 
 
+def test_jobs_that_end_their_process_end_no_supervisor(trial: Trial) -> None:
+    trial.later("die", "die", "exit", count=12, priority=1)
+    trial.later("quick")
+    running = trial.program(
+        "workers=(WorkerConfig(max_jobs=100),)",
+        before="from nobroker.running import plans\nplans.FIRST_PAUSE_S = 0.0001",
+    )
+    trial.until("quick", 1)
+    assert len({pid for pid, _ in trial.lines("die")}) == 12
+    assert "event=process.restart_in name=worker-1 seconds=0.0512" in running.log(), (
+        "the pauses go on growing"
+    )
+    assert running.end() == 0
+
+
 def test_it_ends_children_that_do_not_come_to_their_end(trial: Trial) -> None:
     trial.add("@app.on_worker_stop\ndef hang():\n    time.sleep(600)\n")
     running = trial.program(
