@@ -164,6 +164,21 @@ class Restarts:
         return self._in_vain >= HOPELESS
 
 
+def no_room(limit: int | None, baseline: int) -> str | None:
+    """Why a limit of memory leaves no room for work; None: it leaves some, or nobody knows.
+
+    Args:
+        limit: bytes; None: there is none.
+        baseline: bytes that a worker takes which has run nothing yet; 0: not known.
+    """
+    if limit is None or not 0 < limit <= baseline:
+        return None
+    return (
+        f"memory_recycle_at is {limit:,} bytes, and a worker that has run nothing yet takes {baseline:,}:"
+        " each would be replaced at once; raise it"
+    )
+
+
 class MemoryWatch:
     """Whether a process has grown too large.
 

@@ -295,18 +295,14 @@ class Supervisor:
         """Whether each limit of memory leaves room for work. Asked before any job is run."""
         fit = True
         for worker in self._config.workers:
-            limit = worker.memory_recycle_at
-            if limit is None or self._halted:
+            if worker.memory_recycle_at is None or self._halted:
                 continue
             child = self._children.start(self._task(MEASURE, "measure", worker=worker))
             while self._children.living:
                 self._turn_of(child)
-            if 0 < limit <= child.board.baseline:
+            if child.refusal is not None:
                 fit = False
-                self.reason = (
-                    f"memory_recycle_at is {limit:,} bytes, and a worker that has run nothing yet takes"
-                    f" {child.board.baseline:,}: each would be replaced at once; raise it"
-                )
+                self.reason = child.refusal
                 _log.error("event=supervisor.refused: %s", self.reason)
         return fit
 
@@ -329,7 +325,7 @@ class Supervisor:
             )
         at_work = self._losses.take_up(child, end, hand)
         if self._halted and child.task.role != SETTLE and (end.how is How.DIED or child.board.forced):
-            self._code = FAILED
+            self._code = self._code or FAILED
         heir = self._rolling.ended(child)
         for post in self._posts:
             if post.child is child:
@@ -342,6 +338,10 @@ class Supervisor:
     def _plan_next(self, post: Post, end: End, child: Child | None, *, at_work: bool) -> None:
         now = time.monotonic()
         lived = 0.0 if child is None else now - child.started
+        refusal = None if child is None else child.refusal
+        if refusal is not None and not self._begun:
+            self._give_up(refusal, REFUSED)
+            return
         if at_work or any(
             one.task.role == WORK and one.useful(now - one.started, FAST_S) for one in self._children.living
         ):
@@ -358,7 +358,10 @@ class Supervisor:
         if pause:
             _log.warning("event=process.restart_in name=%s seconds=%g", post.place.name, pause)
         if self._restarts.hopeless and self.reason is None:
-            self.reason = f"no worker can be kept running: the last one, {post.place.name}, ended with {end}"
-            _log.error("event=supervisor.given_up: %s", self.reason)
-            self._code = FAILED
-            self._stop()
+            last = f"the last one, {post.place.name}, ended with {end}"
+            self._give_up(f"no worker can be kept running: {refusal or last}", FAILED)
+
+    def _give_up(self, reason: str, code: int) -> None:
+        self.reason, self._code = reason, code
+        _log.error("event=supervisor.given_up: %s", reason)
+        self._stop()

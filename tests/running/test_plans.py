@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from nobroker.running.config import RunConfig, SchedulerConfig, WorkerConfig
-from nobroker.running.plans import FIRST_PAUSE_S, End, How, MemoryWatch, Restarts, needs_supervisor, places
+from nobroker.running.plans import (
+    FIRST_PAUSE_S,
+    End,
+    How,
+    MemoryWatch,
+    Restarts,
+    needs_supervisor,
+    no_room,
+    places,
+)
 
 
 def config(*workers: WorkerConfig, **more: Any) -> RunConfig:
@@ -154,6 +163,12 @@ def test_memory_has_to_be_too_much_several_times_in_a_row() -> None:
     assert [watch.look(n) is None for n in (100, 150, 99, 100, 100)] == [True] * 5
     assert watch.look(2000) == "2,000 bytes of memory in use, memory_recycle_at is 100"
     assert MemoryWatch(100, 1).look(None) is None
+
+
+def test_a_limit_of_memory_has_to_be_above_what_is_taken_anyway() -> None:
+    assert [no_room(limit, 1000) is None for limit in (None, 1001, 1000, 999)] == [True, True, False, False]
+    assert no_room(1000, 0) is None, "on systems that do not tell"
+    assert str(no_room(1000, 2000)).startswith("memory_recycle_at is 1,000 bytes, and a worker that has run")
 
 
 def test_one_that_gets_jobs_done_is_back_soon_however_often_it_dies() -> None:
