@@ -13,6 +13,7 @@ Invariants
 import os
 import select
 import threading
+from itertools import chain
 
 from nobroker_mmap import files, locking
 
@@ -30,7 +31,7 @@ class Waiters:
         self._write_fd: int | None = None
         self._fifo = hasattr(select, "poll") and not poll_only
         self._mutex = threading.Lock()
-        self._wakers: set[int] = set()
+        self._wakers: set[tuple[int, int]] = set()  # pipes: who waits reads, who wakes writes
         self._condition = threading.Condition()
         self._generation = 0
         self._closed = False
@@ -59,15 +60,15 @@ class Waiters:
         timeout_s = min(max(timeout_s, 0.0), LONGEST_WAIT_S)
         if fd is None:
             return self._wait_polling(min(timeout_s, POLL_S))
-        receive, send = os.pipe()
+        pipe = receive, send = os.pipe()
         with self._mutex:
-            self._wakers.add(send)
-            missed = ticket is not None and ticket != self._generation
+            self._wakers.add(pipe)
+            missed = self._closed or (ticket is not None and ticket != self._generation)
         try:
             return missed or self._wait_on(fd, receive, locking.Deadline(timeout_s))
         finally:
             with self._mutex:
-                self._wakers.discard(send)
+                self._wakers.discard(pipe)
                 os.close(receive)
                 os.close(send)
                 if self._closed:
@@ -106,7 +107,6 @@ class Waiters:
 
     def _send(self) -> None:
         while True:
-            opened = self._write_fd is None
             if self._write_fd is None:
                 self._write_fd = files.open_fifo(self._path, write_only=True)
                 if self._write_fd is None:  # nobody waits on the FIFO now
@@ -118,23 +118,26 @@ class Waiters:
             except BrokenPipeError:  # the last waiter has gone; others may use another FIFO
                 os.close(self._write_fd)
                 self._write_fd = None
-                if not opened:
-                    continue
-            return
+            else:
+                return
 
     def wake_local(self) -> None:
         """Wake all waiters of this handle."""
-        with self._mutex, self._condition:
+        with self._mutex:
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        with self._condition:
             self._generation += 1
-            for waker in self._wakers:
-                os.write(waker, b"\0")
+            for _, send in self._wakers:
+                os.write(send, b"\0")
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Close the descriptors once nobody waits on them."""
-        self.wake_local()
+        """Wake all, and close the descriptors once nobody waits on them."""
         with self._mutex:
             self._closed = True
+            self._wake_all()
             self._close_idle()
 
     def _close_idle(self) -> None:
@@ -147,7 +150,7 @@ class Waiters:
 
     def after_fork(self) -> "Waiters":
         """In a forked child: close what was inherited; gives a fresh object. Takes no lock."""
-        for fd in (self._fd, self._write_fd):
+        for fd in (self._fd, self._write_fd, *chain.from_iterable(self._wakers)):
             if fd is not None:
                 os.close(fd)
         return Waiters(self._path, poll_only=self._poll_only)

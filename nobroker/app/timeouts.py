@@ -15,6 +15,7 @@ never raised where the job's code is over,
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -35,6 +36,7 @@ GRACE_S = 5.0
 """Code that was told to stop, and has not stopped after so long, is given up."""
 _LOOK_S: Final = 1.0
 _IDLE_LOOKS: Final = 10
+_log = logging.getLogger("nobroker.app")
 _CAN_STOP: Final = sys.implementation.name == "cpython"
 
 
@@ -190,7 +192,11 @@ class Watchdog:
                 self._watches.pop(id(watch), None)
                 continue
             if watch.due <= now:
-                self._act(watch, now)
+                try:
+                    self._act(watch, now)
+                except Exception:  # no more threads: this one must go on, since jobs wait for its answers
+                    _log.exception("event=watchdog.failed class=%s", watch.context.job_class)
+                    watch.due = now + _LOOK_S
             first = min(first, watch.due)
         return first
 

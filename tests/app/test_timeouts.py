@@ -239,6 +239,31 @@ def test_code_can_be_traced_after_an_exception_was_withdrawn() -> None:
 
 
 @needs_cpython
+def test_a_watchdog_that_can_not_act_tries_again(
+    app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    act = timeouts.Watchdog._act
+
+    def fail_once(self: timeouts.Watchdog, watch: timeouts.Watch, now: float) -> None:
+        seen.append(now)
+        if len(seen) == 1:
+            raise RuntimeError("can't start new thread")
+        act(self, watch, now)
+
+    monkeypatch.setattr(timeouts.Watchdog, "_act", fail_once)
+    monkeypatch.setattr(timeouts, "_LOOK_S", 0.02)
+
+    @app.job(timeout=SHORT)
+    def job() -> None:
+        spin()
+
+    with pytest.raises(JobTimeoutError):
+        job.perform_now()
+    assert len(seen) > 1
+    assert "event=watchdog.failed" in caplog.text
+
+
+@needs_cpython
 def test_an_exception_never_comes_in_another_job(app: App) -> None:
     @app.job(timeout=0.002, discard=[Discard(TimeoutError)])
     def limited(seconds: float) -> str:

@@ -42,11 +42,65 @@ print(shown, took, flush=True)
 """
 
 
+WORKER = """
+import select, sys, time
+from nobroker import Queue, Worker
+queue, other = Queue(sys.argv[1], visibility_timeout=0.6), Queue(sys.argv[1])
+made = queue.enqueue("held")
+
+def handler(job):
+    before = time.time()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    shown = time.time() - before
+    began = time.clock_gettime(time.CLOCK_MONOTONIC)
+    while (took := time.clock_gettime(time.CLOCK_MONOTONIC) - began) < 1.5:
+        assert other.lease(9) == [], "its heartbeat came too late"
+        select.select([], [], [], 0.02)  # time.sleep fails under the library that sets the clock
+    print(shown, took, flush=True)
+
+stats = Worker(queue, handler, max_jobs=1).run()
+job = other.get(made.id)
+assert (stats.succeeded, job.state, job.attempts) == (1, "done", 1), (stats, job)
+assert other.check() == []
+"""
+
+
 def library() -> Path:
     for path in LIBRARIES:
         if path.exists():
             return path
     pytest.skip("libfaketime is not installed (Debian: apt-get install faketime)")
+
+
+def stepped(directory: Path, program: str, number: int, shift: int) -> None:
+    """Run a program, and set its wall clock when it has said that it is ready."""
+    stamp = directory / "faketime"
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": str(library()),
+        "FAKETIME_TIMESTAMP_FILE": str(stamp),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    stamp.write_text("+0\n")
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(directory / str(number))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()
+    stamp.write_text(f"{shift:+d}\n")
+    began = time.monotonic()
+    out, complaint = process.communicate("\n", timeout=60)
+    assert process.returncode == 0, complaint
+    shown, _ = (float(word) for word in out.split())
+    assert abs(shown - shift) < 60, "the clock was not stepped"
+    assert time.monotonic() - began < 15
 
 
 @pytest.mark.processes
@@ -55,34 +109,18 @@ def test_a_live_step(trial: Trial, tmp_path: Path, step: str) -> None:
     """The wall clock of a running process is set; a second handle is opened after it. In long runs, after the
     first round, by any step of up to ten days.
     """
-    stamp = tmp_path / "faketime"
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": str(library()),
-        "FAKETIME_TIMESTAMP_FILE": str(stamp),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
     for number, rng in trial.rounds(1):
         shift = rng.randint(-10 * 86400, 10 * 86400) if number else STEPS[step]
-        stamp.write_text("+0\n")
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(tmp_path / str(number))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n", process.communicate()
-        stamp.write_text(f"{shift:+d}\n")
-        began = time.monotonic()
-        out, complaint = process.communicate("\n", timeout=60)
-        assert process.returncode == 0, complaint
-        shown, _ = (float(word) for word in out.split())
-        assert abs(shown - shift) < 60, "the clock was not stepped"
-        assert time.monotonic() - began < 15
+        stepped(tmp_path, PROGRAM, number, shift)
+        trial.count("steps")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("step", [10**6, -(10**6)])
+def test_a_live_step_under_a_worker(trial: Trial, tmp_path: Path, step: int) -> None:
+    """Its heartbeat goes on, and its job is run once."""
+    for number, rng in trial.rounds(1):
+        stepped(tmp_path, WORKER, number, rng.randint(-(10**6), 10**6) if number else step)
         trial.count("steps")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,48 @@ def test_a_waker_between_the_look_and_the_wait_is_not_missed(
     assert waiters.wait(60, waiters._generation) is True
     assert waiters.wait(0.0) is False, "without a ticket only what comes later counts"
     waiters.close()
+
+
+def test_a_close_between_the_look_and_the_wait_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what was closed read from: another file may have its number by now."""
+    waiters = waiting(tmp_path / "wake")
+    descriptor = waiters._descriptor
+
+    def meanwhile() -> int | None:
+        fd = descriptor()
+        waiters.close()
+        return fd
+
+    monkeypatch.setattr(waiters, "_descriptor", meanwhile)
+    assert waiters.wait(60) is True
+
+
+def is_open(fd: int | None) -> bool:
+    try:
+        os.fstat(fd or 0)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_child_closes_the_pipes_of_waiting_threads(tmp_path: Path) -> None:
+    waiters = Waiters(str(tmp_path / "wake"))
+    thread = threading.Thread(target=waiters.wait, args=(60,))
+    thread.start()
+    while not waiters._wakers:
+        time.sleep(0.001)
+    ((receive, send),) = waiters._wakers
+    pid = os.fork()
+    if not pid:
+        waiters.after_fork()
+        os._exit(sum(is_open(fd) for fd in (receive, send, waiters._fd)))
+    assert os.waitpid(pid, 0)[1] == 0
+    waiters.close()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_a_child_has_waiters_of_its_own(tmp_path: Path) -> None:
