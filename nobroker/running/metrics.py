@@ -1,8 +1,8 @@
 """What each job took: measured around the handler of a worker, while somebody wants to know.
 
 Off, a job costs half a microsecond: a look at three words, and its place among those that run. When the
-program's log takes lines of level INFO, there is one for each finished run. `Meter.start` also measures memory
-and page faults, keeps sums by job, and writes rows.
+program's log takes lines of level INFO, there is one for each finished run. `Meter.start` also measures
+memory and page faults, keeps sums by job, and writes rows.
 
 Invariants
 - Nothing here raises into a job, or makes one wait for a disk.
@@ -144,22 +144,31 @@ class Meter:
     def toggle(self, directory: str, name: str) -> None:
         """Begin a recording in a file of its own, or end the one that is on. What goes wrong is logged."""
         with self._toggling:
-            self._toggle(directory, name)
+            if self._recording is None:
+                self._start_toggled(directory, name)
+            else:
+                self.stop()
 
-    def _toggle(self, directory: str, name: str) -> None:
-        if self._recording is not None:
-            self.stop()
-            return
+    def follow(self, wanted: Callable[[], bool], directory: str, name: str) -> None:
+        """Have a recording in a file of its own, or none, as somebody else wants it by now."""
+        with self._toggling:
+            if not wanted():
+                self.end_toggled()
+            elif not self._toggled:
+                self._start_toggled(directory, name)
+
+    def _start_toggled(self, directory: str, name: str) -> None:
         at = datetime.fromtimestamp(self._now(), UTC)
         path = os.path.join(directory, f"{name}.metrics-{os.getpid()}-{at:%Y%m%dT%H%M%S.%f}Z.csv")
+        self._toggled = True  # first: it may be over at once
         try:
             self.start(path, max_rows=TOGGLED_ROWS, seconds=TOGGLED_S)
-            self._toggled = True
-        except (OSError, RuntimeError) as error:  # or somebody else began one just now
+        except (OSError, RuntimeError) as error:  # or somebody else has begun one
+            self._toggled = False
             _log.warning("event=metrics.not_started path=%s error=%s", path, error)
 
     def end_toggled(self) -> None:
-        """End a recording that `toggle` began: the service that was asked for it has ended."""
+        """End a recording that `toggle` or `follow` began."""
         if self._toggled:
             self.stop()
 
