@@ -31,6 +31,7 @@ from nobroker.running.histogram import Histogram
 from nobroker.running.info import JobSummary, QueueWait, Recorded
 from nobroker.running.recording import Recording
 from nobroker.worker import Dead, Failed, RetryLater
+from nobroker.worker.facts import word
 from nobroker_mmap import locking
 
 Handler = Callable[[Job], Any]
@@ -283,7 +284,7 @@ class Meter:
             if recording is not None:
                 recording.add((round(self._now(), 6), os.getpid(), *facts.values()))
         if _log.isEnabledFor(logging.INFO):
-            text = " ".join(f"{key}={_word(value)}" for key, value in facts.items())
+            text = " ".join(f"{key}={word(value)}" for key, value in facts.items())
             _log.info("event=job.finished %s", text, extra={"event": "job.finished", "facts": facts})
 
     def _keep(self, one: _Run, name: str, queue: str, seconds: float, outcome: str) -> dict[str, Any]:
@@ -371,9 +372,3 @@ def _outcome(error: BaseException) -> str:
     if isinstance(error, Dead) or (isinstance(error, Failed) and error.dead):
         return "dead"
     return "retried" if isinstance(error, Failed) else "failed"
-
-
-def _word(value: Any) -> str:
-    """A value in a line of the log, as one word with nothing in it that could begin another."""
-    text = f"{value}"
-    return text if text.isprintable() and " " not in text and text else repr(text)

@@ -46,7 +46,7 @@ def test_quiet_takes_no_more_and_stays(trial: Trial) -> None:
     running = trial.run()
     running.says("started concurrency")
     running.tell(signal.SIGUSR1)
-    running.says("nobroker.worker: stopped")
+    running.says("nobroker.worker: event=stopped")
     trial.later("quick")
     assert running.end() == 0
     assert states(trial) == [("ready", 0)]

@@ -103,7 +103,7 @@ def test_quiet_takes_no_more_and_stays(trial: Trial, number: int) -> None:
     trial.until("slow", 2)
     workers = running.workers(2)
     running.tell(number)
-    running.says("nobroker.worker: stopped", 2)
+    running.says("nobroker.worker: event=stopped", 2)
     trial.later("quick", count=5)
     with trial.queue() as queue:
         assert [job.state for job in queue.list_jobs()] == ["done"] * 2 + ["ready"] * 5
