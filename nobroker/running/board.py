@@ -4,7 +4,7 @@ Why memory and not a pipe: saying it costs no system call, nothing fills up when
 what was said last can be read when the child is dead.
 
 What the child says is written by it alone, and read by the supervisor only:
-- the head: whether the child is ready, what it has done, what it takes when it is fresh;
+- the head: whether the child is ready, what it has done, what it takes when it is fresh, whether it rests;
 - for each thread, the lease that it runs or ran last. It is never wiped: a job that has just ended is still
   there, told apart by a flag. Its token says whether it still counts. A child may be killed in the midst of
   writing; a checksum tells.
@@ -30,9 +30,15 @@ from nobroker.worker import WorkerStats
 READY: Final = 1
 QUIET: Final = 2
 
+RESTED: Final = 1
+"""It has taken its last job, and none runs."""
+IDLE: Final = 2
+"""The same, because nothing was left to do."""
+
 _STATE: Final = 0
 _FORCED: Final = 1
-_RECORDING: Final = 2
+_REST: Final = 2
+_RECORDING: Final = 3
 _FINISHED: Final = slice(8, 16)
 _BASELINE: Final = slice(16, 24)
 _STATS: Final = 24
@@ -91,6 +97,9 @@ class Board:
 
     def say_forced(self) -> None:
         self._memory[_FORCED] = 1
+
+    def say_rest(self, rest: int) -> None:
+        self._memory[_REST] = rest
 
     def say_baseline(self, resident: int) -> None:
         self._memory[_BASELINE] = resident.to_bytes(8, "little")
@@ -160,6 +169,11 @@ class Board:
     def forced(self) -> bool:
         """Whether it has let go of jobs that had not ended."""
         return self._memory[_FORCED] != 0
+
+    @property
+    def rest(self) -> int:
+        """`RESTED`, `IDLE`; 0: it has not come to that."""
+        return self._memory[_REST]
 
     @property
     def finished(self) -> int:

@@ -14,7 +14,7 @@ from nobroker.running.board import Board, InHand
 from nobroker.running.cgroups import Groups
 from nobroker.running.forking import Starter
 from nobroker.running.keeper import EXIT_GRACE_S
-from nobroker.running.plans import End, How, Place
+from nobroker.running.plans import End, How, Place, no_room
 from nobroker.running.tasks import WORK, Task
 
 KILL_AFTER_S: Final = EXIT_GRACE_S + 1.0
@@ -53,6 +53,19 @@ class Child:
     @property
     def isolated(self) -> bool:
         return self.place is not None and self.place.isolated
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was done with its jobs. If not, some code has ended it half-way, with whatever code."""
+        return self.task.role != WORK or self.board.rest != 0
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it did not begin: what it takes with its start hooks is beyond its limit."""
+        worker = self.task.worker
+        return (
+            None if worker is None or self.ready else no_room(worker.memory_recycle_at, self.board.baseline)
+        )
 
     def useful(self, lived: float, enough: float) -> bool:
         """Whether its life shows that things work."""
@@ -141,7 +154,7 @@ class Children:
             if pid:
                 self.living.remove(child)
                 self.groups.release(child.pid)
-                ended.append((child, End(os.waitstatus_to_exitcode(status))))
+                ended.append((child, End(os.waitstatus_to_exitcode(status), child.whole)))
         return ended
 
 

@@ -35,13 +35,13 @@ class Losses:
         return bool(self._lost)
 
     def take_up(self, child: Child, end: End, hand: Sequence[InHand]) -> bool:
-        """See to the jobs of a process that has gone; whether one of them took it down."""
+        """See to the jobs of a process that has gone; whether one ran, which may have ended it."""
         if child.isolated:
             # A job that had just ended may not have been recorded; if it has, nothing comes of this.
             self._lost += [_lost(child, end, one) for one in hand if one.running or end.how is How.DIED]
         elif child.killed:  # it could not let go of them itself
             self._lost += [_lost(child, end, one) for one in hand if one.running]
-        return child.isolated and child.ready and any(one.running for one in hand)
+        return child.ready and any(one.running for one in hand)
 
     def kill_timed_out(self, now: float) -> None:
         """Where each job has its process for itself: end those whose time is up."""

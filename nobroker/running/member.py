@@ -16,7 +16,7 @@ from nobroker.running import inside, settling, signals
 from nobroker.running.board import Board
 from nobroker.running.figures import resident_bytes
 from nobroker.running.keeper import Keeper
-from nobroker.running.plans import DONE, FAILED, RECYCLED, MemoryWatch
+from nobroker.running.plans import DONE, FAILED, RECYCLED, REFUSED, MemoryWatch, no_room
 from nobroker.running.registry import Registration
 from nobroker.running.tasks import MEASURE, SCHEDULE, SETTLE, WORK, Task
 
@@ -43,6 +43,7 @@ class Member:
         self._stopping = False
         self._quiet = False
         self._forced = False
+        self._refused = False
         self._ended = threading.Event()
         self._service: Service | None = None
         self._registration: Registration | None = None
@@ -146,10 +147,11 @@ class Member:
         self._board.say_stats(stats)
         if self._stopping or self._quiet:
             return DONE
+        if self._refused:
+            return REFUSED
         if service.recycling is not None or (worker.max_jobs and service.worker.ended_by == ""):
             return RECYCLED
-        idle = self._task.once and service.worker.ended_by == "idle"
-        return DONE if idle or self._life is None else FAILED
+        return DONE if self._board.rest == boards.IDLE or self._life is None else FAILED
 
     @property
     def _worker_config(self) -> WorkerConfig:
@@ -182,12 +184,21 @@ class Member:
         )
 
     def _rest(self) -> None:
+        idle = (
+            self._task.once and (service := self._service) is not None and service.worker.ended_by == "idle"
+        )
+        self._board.say_rest(boards.IDLE if idle else boards.RESTED)
         if self._quiet and not self._stopping:
             self._ended.wait()
 
     def _ready(self) -> None:
         worker, service = self._worker_config, self._service
         self._say_baseline()
+        if (why := no_room(worker.memory_recycle_at, self._board.baseline)) and service is not None:
+            _log.error("event=worker.refused pid=%d: %s", os.getpid(), why)
+            self._refused = True
+            service.stop()  # before it has taken a job
+            return
         if worker.memory_recycle_at is not None and service is not None:
             watch = MemoryWatch(worker.memory_recycle_at, worker.memory_confirmations)
 

@@ -95,13 +95,16 @@ class End(NamedTuple):
 
     Attributes:
         code: its exit code; of one that a signal ended, the signal, negative.
+        whole: whether it had come to its end; False: code in it ended it half-way, as `os._exit` does.
     """
 
     code: int
+    whole: bool = True
 
     @property
     def how(self) -> How:
-        return {DONE: How.DONE, RECYCLED: How.RECYCLED}.get(self.code, How.DIED)
+        known = {DONE: How.DONE, RECYCLED: How.RECYCLED}
+        return known.get(self.code, How.DIED) if self.whole else How.DIED
 
     def __str__(self) -> str:
         if self.code >= 0:
@@ -117,30 +120,35 @@ class Restarts:
 
     - One that asked for it (`How.RECYCLED`) is replaced at once, and so is one that its job took down: the
       job is to blame, and counts its own attempts.
-    - One that ended within `FAST_S` of its start is replaced after a pause, which doubles each time, up to
-      `LONGEST_PAUSE_S`. One that lived for `STEADY_S`, or in which a job ended, makes that begin anew:
-      however often jobs bring down their process, those behind them are worked off.
+    - One that ended within `FAST_S` of its start, or before it was ready, is replaced after a pause, which
+      doubles each time, up to `LONGEST_PAUSE_S`. One that was ready and lived for `STEADY_S`, or in which a
+      job ended, makes that begin anew: however often jobs bring down their process, those behind them are
+      worked off.
     - `HOPELESS` such ends in a row, of all places together, and nothing that worked in between: it is given
-      up.
+      up. One with a job in hand is a sign that something works (`hope`): the job may have ended it, and it
+      will run out of attempts.
     """
 
     def __init__(self) -> None:
         self._crashes: dict[str, int] = {}
         self._in_vain = 0
 
-    def pause(self, place: str, how: How, *, lived: float, useful: bool, blameless: bool = False) -> float:
+    def pause(
+        self, place: str, how: How, *, lived: float, ready: bool, useful: bool, blameless: bool = False
+    ) -> float:
         """Seconds to wait before the next one.
 
         Args:
             lived: seconds.
+            ready: it had come so far that it could work. Else its life was a long way to fail.
             useful: a job ended in it.
             blameless: its job took it down, or we did.
         """
-        if lived >= STEADY_S or useful:
+        if (ready and lived >= STEADY_S) or useful:
             self._crashes.pop(place, None)
         if useful or blameless:
             self.hope()
-        if blameless or lived >= FAST_S or (how is How.RECYCLED and useful):
+        if blameless or (ready and lived >= FAST_S) or (how is How.RECYCLED and useful):
             return 0.0
         self._in_vain += not useful
         crashes = self._crashes.get(place, 0) + 1
@@ -154,6 +162,21 @@ class Restarts:
     @property
     def hopeless(self) -> bool:
         return self._in_vain >= HOPELESS
+
+
+def no_room(limit: int | None, baseline: int) -> str | None:
+    """Why a limit of memory leaves no room for work; None: it leaves some, or nobody knows.
+
+    Args:
+        limit: bytes; None: there is none.
+        baseline: bytes that a worker takes which has run nothing yet; 0: not known.
+    """
+    if limit is None or not 0 < limit <= baseline:
+        return None
+    return (
+        f"memory_recycle_at is {limit:,} bytes, and a worker that has run nothing yet takes {baseline:,}:"
+        " each would be replaced at once; raise it"
+    )
 
 
 class MemoryWatch:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 from nobroker.app.errors import RunFailedError
 from nobroker.running import inside, metrics, signals
 from nobroker.running.appearance import Appearance
+from nobroker.running.board import IDLE
 from nobroker.running.children import Child, Children, Post, told
 from nobroker.running.config import RunConfig
 from nobroker.running.forking import Source, Starter, threads_of_others
@@ -281,7 +282,7 @@ class Supervisor:
             child = self._children.start(task, place)
         except OSError as error:
             _log.error("event=process.not_started name=%s error=%s", place.name, error)
-            self._plan_next(post, End(FAILED), lived=0.0, useful=False, blameless=False)
+            self._plan_next(post, End(FAILED), None, at_work=False)
             return None
         if role == WORK and time.monotonic() < self._recording_until:
             child.board.have_recorded(True)
@@ -308,18 +309,14 @@ class Supervisor:
         """Whether each limit of memory leaves room for work. Asked before any job is run."""
         fit = True
         for worker in self._config.workers:
-            limit = worker.memory_recycle_at
-            if limit is None or self._halted:
+            if worker.memory_recycle_at is None or self._halted:
                 continue
             child = self._children.start(self._task(MEASURE, "measure", worker=worker))
             while self._children.living:
                 self._turn_of(child)
-            if 0 < limit <= child.board.baseline:
+            if child.refusal is not None:
                 fit = False
-                self.reason = (
-                    f"memory_recycle_at is {limit:,} bytes, and a worker that has run nothing yet takes"
-                    f" {child.board.baseline:,}: each would be replaced at once; raise it"
-                )
+                self.reason = child.refusal
                 _log.error("event=supervisor.refused: %s", self.reason)
         return fit
 
@@ -340,37 +337,45 @@ class Supervisor:
             setattr(
                 self.stats, one.name, getattr(self.stats, one.name) + getattr(child.board.stats, one.name)
             )
-        taken_down = self._losses.take_up(child, end, hand)
+        at_work = self._losses.take_up(child, end, hand)
         if self._halted and child.task.role != SETTLE and (end.how is How.DIED or child.board.forced):
-            self._code = FAILED
+            self._code = self._code or FAILED
         heir = self._rolling.ended(child)
         for post in self._posts:
             if post.child is child:
                 post.child = heir
-                if heir is None and not self._halted:
-                    lived = time.monotonic() - child.started
-                    self._plan_next(
-                        post, end, lived=lived, useful=child.useful(lived, FAST_S), blameless=taken_down
-                    )
+                post.over = heir is None and end.how is How.DONE and child.board.rest == IDLE
+                if heir is None and not self._halted and not post.over:
+                    self._plan_next(post, end, child, at_work=at_work)
         child.board.close()
 
-    def _plan_next(self, post: Post, end: End, *, lived: float, useful: bool, blameless: bool) -> None:
-        if end.how is How.DONE and self._config.once:
-            post.over = True
-            return
+    def _plan_next(self, post: Post, end: End, child: Child | None, *, at_work: bool) -> None:
         now = time.monotonic()
-        if any(
+        lived = 0.0 if child is None else now - child.started
+        refusal = None if child is None else child.refusal
+        if refusal is not None and not self._begun:
+            self._give_up(refusal, REFUSED)
+            return
+        if at_work or any(
             one.task.role == WORK and one.useful(now - one.started, FAST_S) for one in self._children.living
         ):
             self._restarts.hope()
         pause = self._restarts.pause(
-            post.place.name, end.how, lived=lived, useful=useful, blameless=blameless
+            post.place.name,
+            end.how,
+            lived=lived,
+            ready=child is not None and child.ready,
+            useful=child is not None and child.useful(lived, FAST_S),
+            blameless=at_work and post.place.isolated,
         )
         post.start_at = now + pause
         if pause:
             _log.warning("event=process.restart_in name=%s seconds=%g", post.place.name, pause)
         if self._restarts.hopeless and self.reason is None:
-            self.reason = f"no worker can be kept running: the last one, {post.place.name}, ended with {end}"
-            _log.error("event=supervisor.given_up: %s", self.reason)
-            self._code = FAILED
-            self._stop()
+            last = f"the last one, {post.place.name}, ended with {end}"
+            self._give_up(f"no worker can be kept running: {refusal or last}", FAILED)
+
+    def _give_up(self, reason: str, code: int) -> None:
+        self.reason, self._code = reason, code
+        _log.error("event=supervisor.given_up: %s", reason)
+        self._stop()

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from nobroker.running.config import RunConfig, SchedulerConfig, WorkerConfig
-from nobroker.running.plans import FIRST_PAUSE_S, End, How, MemoryWatch, Restarts, needs_supervisor, places
+from nobroker.running.plans import (
+    FIRST_PAUSE_S,
+    End,
+    How,
+    MemoryWatch,
+    Restarts,
+    needs_supervisor,
+    no_room,
+    places,
+)
 
 
 def config(*workers: WorkerConfig, **more: Any) -> RunConfig:
@@ -72,7 +81,7 @@ def test_ends_in_words(code: int, how: How, words: str) -> None:
 
 
 def crash(restarts: Restarts, lived: float = 0.1, place: str = "a", **more: Any) -> float:
-    return restarts.pause(place, How.DIED, lived=lived, **{"useful": False, **more})
+    return restarts.pause(place, How.DIED, lived=lived, **{"ready": lived >= 5, "useful": False, **more})
 
 
 def test_pauses_double_up_to_half_a_minute() -> None:
@@ -94,6 +103,14 @@ def test_who_lived_a_while_is_replaced_at_once_and_who_lived_long_begins_anew() 
     assert crash(restarts) == 0.1
 
 
+@pytest.mark.parametrize("lived", [6.0, 100.0])
+def test_who_never_was_ready_failed_however_long_that_took(lived: float) -> None:
+    restarts = Restarts()
+    found = [crash(restarts, lived=lived, ready=False) for _ in range(10)]
+    assert found[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert restarts.hopeless
+
+
 def test_each_place_has_its_own_pauses() -> None:
     restarts = Restarts()
     assert [crash(restarts, place=place) for place in "aab"] == [0.1, 0.2, 0.1]
@@ -103,13 +120,13 @@ def test_whom_a_job_took_down_or_who_asked_for_it_is_replaced_at_once() -> None:
     restarts = Restarts()
     for _ in range(20):
         assert crash(restarts, blameless=True) == 0.0
-        assert restarts.pause("a", How.RECYCLED, lived=0.1, useful=True) == 0.0
+        assert restarts.pause("a", How.RECYCLED, lived=0.1, ready=True, useful=True) == 0.0
     assert not restarts.hopeless
 
 
 def test_a_replacement_that_wants_to_be_replaced_at_once_makes_no_storm() -> None:
     restarts = Restarts()
-    found = [restarts.pause("a", How.RECYCLED, lived=0.1, useful=False) for _ in range(10)]
+    found = [restarts.pause("a", How.RECYCLED, lived=0.1, ready=True, useful=False) for _ in range(10)]
     assert found[:3] == [0.1, 0.2, 0.4]
     assert restarts.hopeless
 
@@ -146,6 +163,12 @@ def test_memory_has_to_be_too_much_several_times_in_a_row() -> None:
     assert [watch.look(n) is None for n in (100, 150, 99, 100, 100)] == [True] * 5
     assert watch.look(2000) == "2,000 bytes of memory in use, memory_recycle_at is 100"
     assert MemoryWatch(100, 1).look(None) is None
+
+
+def test_a_limit_of_memory_has_to_be_above_what_is_taken_anyway() -> None:
+    assert [no_room(limit, 1000) is None for limit in (None, 1001, 1000, 999)] == [True, True, False, False]
+    assert no_room(1000, 0) is None, "on systems that do not tell"
+    assert str(no_room(1000, 2000)).startswith("memory_recycle_at is 1,000 bytes, and a worker that has run")
 
 
 def test_one_that_gets_jobs_done_is_back_soon_however_often_it_dies() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,69 @@ def test_workers_are_children_and_end_with_it(trial: Trial) -> None:
     assert begun.count("begun") == begun.count("ended") == sum(job.state == "done" for job in trial.jobs())
 
 
-def test_counts_of_all_processes_are_printed(trial: Trial) -> None:
+def test_counts_of_all_processes_are_printed_what_schedules_have_due_included(
+    trial: Trial,
+) -> None:
+    trial.add("@app.recurring('* * * * * *')\n@app.job\ndef tick():\n    note('ticks')\n")
+    trial.look_at_schedules()
+    begun = int(time.time())
     trial.later("quick", count=20)
+    wait_for(lambda: time.time() >= begun + 1)
     running = trial.run("--processes", "2", "--once")
     assert running.end(None) == 0
-    assert "leased 20  succeeded 20  failed 0  dead 0  lost leases 0\n" in running.log()
+    assert len(trial.lines("quick")) == 20
+    assert trial.lines("ticks")
+    count = 20 + len(trial.lines("ticks"))
+    assert f"leased {count}  succeeded {count}  failed 0  dead 0  lost leases 0\n" in running.log()
+
+
+@pytest.mark.parametrize(
+    "words", [["--isolation", "process"], ["--max-jobs", "100"]], ids=["process", "thread"]
+)
+def test_a_job_that_ends_its_process_as_if_all_were_well_ends_no_run(trial: Trial, words: list[str]) -> None:
+    trial.later("die", "die", "exit 0", priority=1)
+    trial.later("quick", count=5)
+    running = trial.run("--once", *words)
+    assert running.end(None) == 0
+    assert trial.lines("die")
+    assert len(trial.lines("quick")) == 5
+    assert "ERROR" in next(line for line in running.log().splitlines() if "in_hand=die:" in line)
+
+
+def test_a_hook_that_ends_its_process_as_if_all_were_well_ends_no_run(trial: Trial) -> None:
+    trial.add(
+        "@app.on_worker_start\ndef leave_once():\n    if not Path('left').exists():\n"
+        "        Path('left').touch()\n        os._exit(0)\n"
+    )
+    trial.later("quick", count=5)
+    assert trial.run("--once", "--max-jobs", "100").end(None) == 0
+    assert len(trial.lines("quick")) == 5
+
+
+def test_a_worker_that_is_stopped_ends_no_run(trial: Trial) -> None:
+    trial.add(
+        "@app.job\ndef stop():\n    note('stop')\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(0.2)\n"
+    )
+    trial.later("stop", priority=1)
+    trial.later("quick", count=5)
+    assert trial.run("--once", "--max-jobs", "100").end(None) == 0
+    assert len(trial.lines("stop")) == 1
+    assert len(trial.lines("quick")) == 5
+
+
+def test_a_job_that_ends_its_process_while_all_ends_is_told_by_the_code(trial: Trial) -> None:
+    trial.add(
+        "@app.job\ndef leave():\n    note('leave')\n"
+        "    while not Path('go').exists():\n        time.sleep(0.01)\n    os._exit(0)\n"
+    )
+    trial.later("leave")
+    running = trial.run("--processes", "2")
+    trial.until("leave", 1)
+    running.tell(signal.SIGTERM)
+    running.says("event=supervisor.stopping")
+    (trial.home / "go").touch()
+    assert running.end(None) == 1
 
 
 def test_what_dies_is_replaced_and_the_log_says_what_it_had_in_hand(trial: Trial) -> None:
@@ -63,6 +122,34 @@ def test_when_none_can_be_kept_running_it_ends_and_says_why(trial: Trial) -> Non
     last = running.log().splitlines()[-1]
     assert last.startswith("error: no worker can be kept running: the last one, worker-"), last
     assert last.endswith("ended with exit code 9")
+
+
+def test_none_can_be_kept_running_either_where_each_takes_long_to_fail(trial: Trial) -> None:
+    trial.add("@app.on_worker_start\ndef broken():\n    time.sleep(0.05)\n    os._exit(9)\n")
+    running = trial.program(
+        "workers=(WorkerConfig(processes=2),)",
+        before="from nobroker.running import plans, supervisor\nplans.FAST_S = supervisor.FAST_S = 0.04\n"
+        "plans.FIRST_PAUSE_S = 0.001",
+    )
+    assert running.end(None) == 1
+    assert "event=process.restart_in name=worker-1 seconds=0.001" in running.log()
+    assert "event=supervisor.given_up: no worker can be kept running" in running.log()
+    assert running.log().count("how=exit_code_9") in (10, 11)
+
+
+def test_jobs_that_end_their_process_end_no_supervisor(trial: Trial) -> None:
+    trial.later("die", "die", "exit", count=12, priority=1)
+    trial.later("quick")
+    running = trial.program(
+        "workers=(WorkerConfig(max_jobs=100),)",
+        before="from nobroker.running import plans\nplans.FIRST_PAUSE_S = 0.0001",
+    )
+    trial.until("quick", 1)
+    assert len({pid for pid, _ in trial.lines("die")}) == 12
+    assert "event=process.restart_in name=worker-1 seconds=0.0512" in running.log(), (
+        "the pauses go on growing"
+    )
+    assert running.end() == 0
 
 
 def test_it_ends_children_that_do_not_come_to_their_end(trial: Trial) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -57,6 +58,50 @@ def test_a_limit_that_leaves_no_room_is_refused_before_any_job_is_run(trial: Tri
     assert taken > 150 * MB
     assert trial.lines("quick") == []
     assert "role=worker" not in running.log()
+
+
+HELD = """
+@app.on_worker_start
+def hold():
+    global ballast
+    if not Path("small").exists():
+        ballast = bytearray(os.urandom(4096) * (150 * 256))
+"""
+
+
+def test_what_start_hooks_take_counts_as_before_and_no_job_is_run_either(trial: Trial) -> None:
+    trial.add(HELD)
+    trial.later("quick", count=5)
+    running = trial.run("--processes", "2", "--memory-recycle-at", "120M", "--memory-interval", "50ms")
+    assert running.end(None) == 2
+    last = running.log().splitlines()[-1]
+    assert last.startswith("error: memory_recycle_at is 125,829,120 bytes, and a worker that has run nothing")
+    taken = int(last.partition("yet takes ")[2].partition(":")[0].replace(",", ""))
+    assert taken > 150 * MB
+    assert trial.lines("quick") == []
+    assert "Traceback" not in running.log()
+    assert {(job.state, job.attempts) for job in trial.jobs()} == {("ready", 0)}
+
+
+def test_later_it_calls_off_a_restart_and_is_tried_again_in_place_of_the_dead(trial: Trial) -> None:
+    trial.add(HELD)
+    (trial.home / "small").touch()
+    running = trial.run("--processes", "2", "--memory-recycle-at", "120M")
+    workers = running.workers(2)
+    (trial.home / "small").unlink()
+    running.tell(signal.SIGHUP)
+    running.says("event=restart.given_up")
+    assert set(running.children()) == set(workers), "the old ones go on"
+    os.kill(workers[0], signal.SIGKILL)
+    running.says("event=process.restart_in name=worker-", 2)
+    trial.later("quick")
+    ((pid, _),) = trial.until("quick", 1)
+    assert int(pid) == workers[1], "nobody else is there"
+    (trial.home / "small").touch()
+    trial.later("slow", "slow", 60, count=2)
+    trial.until("slow", 2)
+    (trial.home / "let_go").touch()
+    assert running.end() == 0
 
 
 def test_a_process_is_replaced_after_so_many_jobs(trial: Trial) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nobroker import Queue
+from nobroker.app.scheduler import Scheduler
 
 PATIENCE_S = 30.0
 """Nothing here takes so long, however busy the machine is, unless it is broken."""
@@ -90,6 +91,15 @@ class Trial:
         app.path = self.home / "data"
         try:
             app.perform_all_later([module[job].build(argument) for argument in arguments])
+        finally:
+            app.close()
+
+    def look_at_schedules(self) -> None:
+        """See the recurring tasks for the first time: what falls due from now on is enqueued by who looks."""
+        app = runpy.run_path(str(self.home / "jobs.py"))["app"]
+        app.path = self.home / "data"
+        try:
+            Scheduler(app).look()
         finally:
             app.close()
 
