@@ -150,6 +150,11 @@ class Service:
         queue = self.app.queue
         self.meter.toggle(self._metrics_dir or str(queue.dir), queue.name)
 
+    def follow_job_metrics(self, wanted: Callable[[], bool]) -> None:
+        """Record job metrics in a file of its own, or do not, as somebody else wants it by now."""
+        queue = self.app.queue
+        self.meter.follow(wanted, self._metrics_dir or str(queue.dir), queue.name)
+
     def _seen(self) -> AbstractContextManager[None]:
         """Be seen by others: see `nobroker.running.presence`."""
         from nobroker.running.presence import Presence

@@ -3,11 +3,13 @@
 Why memory and not a pipe: saying it costs no system call, nothing fills up when the supervisor is slow, and
 what was said last can be read when the child is dead.
 
-One board has one writer, the child. It is read by the supervisor only:
+What the child says is written by it alone, and read by the supervisor only:
 - the head: whether the child is ready, what it has done, what it takes when it is fresh, whether it rests;
 - for each thread, the lease that it runs or ran last. It is never wiped: a job that has just ended is still
   there, told apart by a flag. Its token says whether it still counts. A child may be killed in the midst of
   writing; a checksum tells.
+One byte goes the other way: whether the child is to record what its jobs take. The signal
+that says "look there" may come late, or two as one, and no child gets out of step.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ IDLE: Final = 2
 _STATE: Final = 0
 _FORCED: Final = 1
 _REST: Final = 2
+_RECORDING: Final = 3
 _FINISHED: Final = slice(8, 16)
 _BASELINE: Final = slice(16, 24)
 _STATS: Final = 24
@@ -83,6 +86,11 @@ class Board:
         self._memory.close()
 
     # -- the child's side
+
+    @property
+    def recording(self) -> bool:
+        """Whether it is to record what its jobs take."""
+        return self._memory[_RECORDING] != 0
 
     def say(self, state: int) -> None:
         self._memory[_STATE] = state
@@ -149,6 +157,9 @@ class Board:
         self._memory[_FINISHED] = next(self._count).to_bytes(8, "little")
 
     # -- the supervisor's side
+
+    def have_recorded(self, wanted: bool) -> None:
+        self._memory[_RECORDING] = wanted
 
     @property
     def state(self) -> int:

@@ -1,6 +1,7 @@
 """The program's log as JSON lines, and for structlog: what its lines say, by name.
 
-All lines of the project begin with what happened, ``event=job.finished`` or a word; names and values follow.
+All lines of loggers below ``nobroker`` begin with what happened, ``event=job.finished``;
+names and values follow.
 """
 
 from __future__ import annotations

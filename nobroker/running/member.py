@@ -122,8 +122,17 @@ class Member:
             self._ended.set()
 
     def metrics(self) -> None:
-        if (service := self._service) is not None:  # a thread, since a disk may hang: the keeper has to look
-            threading.Thread(target=service.toggle_job_metrics, name="nobroker-toggle", daemon=True).start()
+        if (service := self._service) is None:
+            return  # it looks at its board when it is ready
+
+        def do() -> None:
+            if self._life is None:
+                service.toggle_job_metrics()
+            else:
+                service.follow_job_metrics(lambda: self._board.recording)
+
+        # a thread, since a disk may hang: the keeper has to look
+        threading.Thread(target=do, name="nobroker-toggle", daemon=True).start()
 
     # -- roles
 
@@ -200,6 +209,8 @@ class Member:
                     service.recycle(why)
 
             self._keeper.every(worker.memory_interval, look)
+        if self._board.recording:
+            self.metrics()
         self._board.say(boards.READY)
 
     def _say_baseline(self) -> None:

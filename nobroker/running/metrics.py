@@ -1,11 +1,13 @@
 """What each job took: measured around the handler of a worker, while somebody wants to know.
 
-Off, a job costs a look at two words more. When the program's log takes lines of level INFO, there is one for
-each finished run. `Meter.start` also measures memory and page faults, keeps sums by job, and writes rows.
+Off, a job costs half a microsecond: a look at three words, and its place among those that run. When the
+program's log takes lines of level INFO, there is one for each finished run. `Meter.start` also measures
+memory and page faults, keeps sums by job, and writes rows.
 
 Invariants
 - Nothing here raises into a job, or makes one wait for a disk.
 - `Meter._guard` guards what runs of different threads share. Nothing slow happens under it.
+- Whoever runs is in `_running`, measured or not, so that `alone` is true only where nobody else ran.
 - What is kept is bounded, whatever jobs are called: see `MAX_NAMES`.
 """
 
@@ -29,6 +31,7 @@ from nobroker.running.histogram import Histogram
 from nobroker.running.info import JobSummary, QueueWait, Recorded
 from nobroker.running.recording import Recording
 from nobroker.worker import Dead, Failed, RetryLater
+from nobroker.worker.facts import word
 from nobroker_mmap import locking
 
 Handler = Callable[[Job], Any]
@@ -92,6 +95,7 @@ class Meter:
     def _forget(self) -> None:
         self.on = self._toggled = False
         self._recording: Recording | None = None
+        self._running: set[int] = set()  # jobs in a handler, measured or not, by where they are in memory
         self._runs: set[_Run] = set()
         self._sums: dict[str, _Sums] = {}
         self._waits: dict[str, Histogram] = {}
@@ -141,22 +145,31 @@ class Meter:
     def toggle(self, directory: str, name: str) -> None:
         """Begin a recording in a file of its own, or end the one that is on. What goes wrong is logged."""
         with self._toggling:
-            self._toggle(directory, name)
+            if self._recording is None:
+                self._start_toggled(directory, name)
+            else:
+                self.stop()
 
-    def _toggle(self, directory: str, name: str) -> None:
-        if self._recording is not None:
-            self.stop()
-            return
+    def follow(self, wanted: Callable[[], bool], directory: str, name: str) -> None:
+        """Have a recording in a file of its own, or none, as somebody else wants it by now."""
+        with self._toggling:
+            if not wanted():
+                self.end_toggled()
+            elif not self._toggled:
+                self._start_toggled(directory, name)
+
+    def _start_toggled(self, directory: str, name: str) -> None:
         at = datetime.fromtimestamp(self._now(), UTC)
         path = os.path.join(directory, f"{name}.metrics-{os.getpid()}-{at:%Y%m%dT%H%M%S.%f}Z.csv")
+        self._toggled = True  # first: it may be over at once
         try:
             self.start(path, max_rows=TOGGLED_ROWS, seconds=TOGGLED_S)
-            self._toggled = True
-        except (OSError, RuntimeError) as error:  # or somebody else began one just now
+        except (OSError, RuntimeError) as error:  # or somebody else has begun one
+            self._toggled = False
             _log.warning("event=metrics.not_started path=%s error=%s", path, error)
 
     def end_toggled(self) -> None:
-        """End a recording that `toggle` began: the service that was asked for it has ended."""
+        """End a recording that `toggle` or `follow` began."""
         if self._toggled:
             self.stop()
 
@@ -173,8 +186,6 @@ class Meter:
         atexit.unregister(self.stop)
         self._sampler = None  # it sees that it is not wanted any more
         self._busy.set()
-        with self._guard:
-            self._runs.clear()
         return recording
 
     def _tell(self, recorded: Recorded) -> Recorded:
@@ -189,14 +200,41 @@ class Meter:
         """A worker's handler, measured."""
 
         def handler(job: Job) -> Any:
-            if not self.on and not _log.isEnabledFor(logging.INFO):
-                return run(job)
-            return self._measure(run, job)
+            running, me = self._running, id(job)  # in a forked child there will be another set
+            running.add(me)
+            value = None
+            try:
+                if self.on or _log.isEnabledFor(logging.INFO):
+                    value = self._measure(run, job)
+                else:
+                    self._crowd()
+                    value = run(job)
+            finally:
+                if type(value) is not CoroutineType:
+                    running.discard(me)
+            return self._until(value, running, me) if type(value) is CoroutineType else value
 
         return handler
 
+    async def _until(self, value: Coroutine[Any, Any, Any], running: set[int], me: int) -> Any:
+        try:
+            return await value
+        finally:
+            running.discard(me)
+
+    def _crowd(self) -> None:
+        """Somebody runs beside those that are measured."""
+        if self._runs:
+            with self._guard:
+                for one in self._runs:
+                    one.alone = False
+
     def _measure(self, run: Handler, job: Job) -> Any:
-        began, one = time.monotonic(), self._begin(job) if self.on else None
+        began, one = time.monotonic(), None
+        if self.on:
+            one = self._begin(job)
+        else:
+            self._crowd()
         try:
             value = run(job)
         except BaseException as error:
@@ -222,12 +260,10 @@ class Meter:
 
     def _begin(self, job: Job) -> _Run:
         one = _Run(max(0.0, self._now() - job.available_at), self._memory())
+        self._crowd()
         with self._guard:
-            if self._runs:
-                one.alone = False
-                for other in self._runs:
-                    other.alone = False
-            self._runs.add(one)
+            self._runs.add(one)  # first: who comes now sees this one, or is seen
+            one.alone = len(self._running) == 1
         self._busy.set()
         return one
 
@@ -248,7 +284,7 @@ class Meter:
             if recording is not None:
                 recording.add((round(self._now(), 6), os.getpid(), *facts.values()))
         if _log.isEnabledFor(logging.INFO):
-            text = " ".join(f"{key}={_word(value)}" for key, value in facts.items())
+            text = " ".join(f"{key}={word(value)}" for key, value in facts.items())
             _log.info("event=job.finished %s", text, extra={"event": "job.finished", "facts": facts})
 
     def _keep(self, one: _Run, name: str, queue: str, seconds: float, outcome: str) -> dict[str, Any]:
@@ -336,9 +372,3 @@ def _outcome(error: BaseException) -> str:
     if isinstance(error, Dead) or (isinstance(error, Failed) and error.dead):
         return "dead"
     return "retried" if isinstance(error, Failed) else "failed"
-
-
-def _word(value: Any) -> str:
-    """A value in a line of the log, as one word with nothing in it that could begin another."""
-    text = f"{value}"
-    return text if text.isprintable() and " " not in text and text else repr(text)

@@ -12,6 +12,7 @@ Invariants
   let go, by the child (`keeper`). Only what does not come to its end after that is killed.
 - What a dead child had in hand is read from its board. What becomes of those jobs is said by another child
   (`settling`); the lease's token tells whether they are still its own.
+- Workers record what jobs take, or none does: boards say which, and SIGUSR2 only that there is news.
 - 0 is returned only if all was asked to end, and each child that was there then ended by itself, with
   nothing let go.
 """
@@ -29,7 +30,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from nobroker.app.errors import RunFailedError
-from nobroker.running import inside, signals
+from nobroker.running import inside, metrics, signals
 from nobroker.running.appearance import Appearance
 from nobroker.running.board import IDLE
 from nobroker.running.children import Child, Children, Post, told
@@ -96,6 +97,7 @@ class Supervisor:
         self._restarts = Restarts()
         self._code = DONE
         self._stopping_since: float | None = None
+        self._recording_until = 0.0  # workers are to record what jobs take; monotonic seconds
         self._quiet = False
         self._begun = False  # whether all were ready once
 
@@ -213,7 +215,7 @@ class Supervisor:
             elif number in signals.RESTART:
                 self._restart_all()
             elif number in signals.METRICS:
-                self._hand_on(number, WORK)
+                self._toggle_recordings(number)
                 if self._on_usr2 is not None:
                     self._on_usr2()
 
@@ -255,6 +257,13 @@ class Supervisor:
         self._rolling.begin(post for post in self._posts if not post.over)
         self._appearance.reloading()
 
+    def _toggle_recordings(self, number: int) -> None:
+        now = time.monotonic()
+        self._recording_until = 0.0 if now < self._recording_until else now + metrics.TOGGLED_S
+        for child in self._children.living:
+            child.board.have_recorded(now < self._recording_until)
+        self._hand_on(number, WORK)
+
     def _hand_on(self, number: int, *roles: str) -> None:
         for child in self._children.living:
             if child.task.role in roles:
@@ -275,11 +284,16 @@ class Supervisor:
         role = SCHEDULE if place.worker is None else WORK
         task = self._task(role, place.name, worker=place.worker, scheduler=place.scheduler)
         try:
-            return self._children.start(task, place)
+            child = self._children.start(task, place)
         except OSError as error:
             _log.error("event=process.not_started name=%s error=%s", place.name, error)
             self._plan_next(post, End(FAILED), None, at_work=False)
             return None
+        if role == WORK and time.monotonic() < self._recording_until:
+            child.board.have_recorded(True)
+            for number in signals.METRICS:  # it may have looked already
+                self._children.tell(child, number)
+        return child
 
     def _task(self, role: str, name: str, **more: object) -> Task:
         config = self._config

@@ -1,7 +1,7 @@
-"""The worker's log lines: logger ``nobroker.worker``, a stable key first, then ``name=value`` pairs.
+"""The worker's log lines: logger ``nobroker.worker``, ``event=`` what happened, then ``name=value`` pairs.
 
-The key and the values are on the record, too, as ``record.event`` and ``record.facts``. Values are shown by
-`repr`, so nothing in a job or an error can forge a line.
+The event and the values are on the record, too, as ``record.event`` and ``record.facts``. Values are shown as
+one word, or by `repr`, so nothing in a job or an error can forge a line.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ _log = logging.getLogger("nobroker.worker")
 
 def job_failed(job: Job, error: str, after: Job) -> None:
     level = logging.ERROR if after.state == "dead" else logging.WARNING
-    _say(level, "job_failed", job=job.id, attempt=job.attempts, of=job.max_attempts,
+    _say(level, "job_failed", id=job.id, attempt=job.attempts, of=job.max_attempts,
          state=str(after.state), error=error.partition("\n")[0])  # fmt: skip
 
 
 def job_given_back(job: Job, delay_s: float, after: Job) -> None:
     """Its handler asked for that; no attempt was counted."""
-    _say(logging.INFO, "job_given_back", job=job.id, attempt=job.attempts, delay_s=delay_s,
+    _say(logging.INFO, "job_given_back", id=job.id, attempt=job.attempts, delay_s=delay_s,
          state=str(after.state))  # fmt: skip
 
 
 def lease_lost(job: Job, during: str) -> None:
     """Somebody else may have run, or be running, the job."""
-    _say(logging.WARNING, "lease_lost", job=job.id, attempt=job.attempts, during=during)
+    _say(logging.WARNING, "lease_lost", id=job.id, attempt=job.attempts, during=during)
 
 
 def job_gone(job: Job, during: str) -> None:
     """Purged, or finished elsewhere and forgotten: there is nothing left to record."""
-    _say(logging.WARNING, "job_gone", job=job.id, during=during)
+    _say(logging.WARNING, "job_gone", id=job.id, during=during)
 
 
 def result_not_stored(job: Job, error: BaseException) -> None:
-    _say(logging.WARNING, "result_not_stored", job=job.id, error=str(error))
+    _say(logging.WARNING, "result_not_stored", id=job.id, error=str(error))
 
 
 def trouble(doing: str, error: BaseException, again_in_s: float) -> None:
@@ -61,7 +61,7 @@ def released(jobs: Sequence[Job]) -> None:
 
 def result_discarded(job: Job) -> None:
     """The handler came back after its job had been released."""
-    _say(logging.WARNING, "result_discarded", job=job.id)
+    _say(logging.WARNING, "result_discarded", id=job.id)
 
 
 def queue_closed() -> None:
@@ -90,7 +90,13 @@ def failing(error: BaseException, first: bool) -> None:
 
 
 def forked_child_returned(job: Job) -> None:
-    _say(logging.ERROR, "forked_child_returned", job=job.id)
+    _say(logging.ERROR, "forked_child_returned", id=job.id)
+
+
+def word(value: object) -> str:
+    """A value in a line of the log, as one word with nothing in it that could begin another."""
+    text = f"{value}"
+    return text if text.isprintable() and " " not in text and text else repr(text)
 
 
 def _some(jobs: Sequence[Job]) -> list[str]:
@@ -100,5 +106,5 @@ def _some(jobs: Sequence[Job]) -> list[str]:
 
 def _say(level: int, event: str, **facts: object) -> None:
     if _log.isEnabledFor(level):
-        text = " ".join(f"{name}={value!r}" for name, value in facts.items())
-        _log.log(level, "%s %s", event, text, extra={"event": event, "facts": facts})
+        text = " ".join(f"{name}={word(value)}" for name, value in {"event": event, **facts}.items())
+        _log.log(level, "%s", text, extra={"event": event, "facts": facts})

@@ -49,7 +49,7 @@ def test_quiet_takes_no_more_and_stays(trial: Trial, number: int) -> None:
     running = trial.run()
     running.says("started concurrency")
     running.tell(number)
-    running.says("nobroker.worker: stopped")
+    running.says("nobroker.worker: event=stopped")
     trial.later("quick")
     assert running.end() == 0
     assert states(trial) == [("ready", 0)]

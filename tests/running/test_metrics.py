@@ -18,7 +18,7 @@ import pytest
 
 from nobroker import App, BaseJob, Dead, Discard, Retry, RetryLater
 from nobroker.clock import ManualClock
-from nobroker.running import recording
+from nobroker.running import metrics, recording
 from nobroker.running.histogram import ERROR
 from nobroker.running.info import Recorded
 from nobroker_mmap import files
@@ -60,6 +60,13 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [vars(record)["facts"] for record in found]
 
 
+def finished(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines themselves."""
+    return [
+        text for record in caplog.records if (text := record.getMessage()).startswith("event=job.finished ")
+    ]
+
+
 def test_what_became_of_each_run(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nobroker.metrics")
 
@@ -92,7 +99,10 @@ def test_what_became_of_each_run(app: App, clock: ManualClock, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_what_is_measured(app: App, clock: ManualClock, tmp_path: Path, is_async: bool) -> None:
+def test_what_is_measured(
+    app: App, clock: ManualClock, tmp_path: Path, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nobroker.metrics")
     if is_async:
 
         @app.job(name="job")
@@ -123,6 +133,15 @@ def test_what_is_measured(app: App, clock: ManualClock, tmp_path: Path, is_async
         "done",
     )
     assert (float(first["wait_ms"]), float(second["wait_ms"])) == (15000.0, 5000.0)
+    for line, row in zip(lines(caplog), (first, second), strict=True):
+        assert tuple(line) == recording.COLUMNS[2:]
+        assert {name: "" if value is None else str(value) for name, value in line.items()} == {
+            name: row[name] for name in line
+        }
+    assert all(
+        f" wait_ms={wait} " in text and text.endswith(" alone=True")
+        for wait, text in zip(("15000.0", "5000.0"), finished(caplog), strict=True)
+    )
     assert (second["outcome"], second["alone"], int(second["pid"])) == ("retried", "True", os.getpid())
     assert float(first["finished_at"]) == clock.wall_us() / 1e6
     assert 0 < float(first["ms"]) < 60_000
@@ -163,27 +182,6 @@ def test_memory_that_a_job_had_for_a_moment_is_its_peak(app: App, tmp_path: Path
     assert int(row["minor_faults"]) >= 64 * MIB // 4096 // 512  # with the largest pages there are
 
 
-def test_whether_a_job_ran_alone(app: App, tmp_path: Path) -> None:
-    together = threading.Barrier(2)
-
-    @app.job
-    def meet(number: int) -> None:
-        together.wait(30)
-
-    @app.job
-    def single() -> None: ...
-
-    meet.perform_later(1)
-    meet.perform_later(2)
-    app.start_job_metrics(tmp_path / "jobs.csv")
-    work(app, threads=2)
-    single.perform_later()
-    work(app, threads=2)
-    app.stop_job_metrics()
-    found = sorted((row["class"].rpartition(".")[2], row["alone"]) for row in rows(tmp_path / "jobs.csv"))
-    assert found == [("meet", "False"), ("meet", "False"), ("single", "True")]
-
-
 def test_a_recording_ends_by_its_limits(app: App, tmp_path: Path) -> None:
     @app.job
     def job(number: int) -> None: ...
@@ -198,6 +196,27 @@ def test_a_recording_ends_by_its_limits(app: App, tmp_path: Path) -> None:
     app.start_job_metrics(tmp_path / "seconds.csv", seconds=0.01)
     until(lambda: not app._meter().on)
     assert rows(tmp_path / "seconds.csv") == []
+
+
+@pytest.mark.parametrize(("limit", "value", "found"), [("TOGGLED_ROWS", 3, 3), ("TOGGLED_S", 0.01, 0)])
+def test_a_recording_that_a_signal_began_ends_by_its_limits(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, found: int
+) -> None:
+    @app.job
+    def job() -> None: ...
+
+    monkeypatch.setattr(metrics, limit, value)
+    meter = app._meter()
+    meter.toggle(str(tmp_path), "first")
+    if found:
+        app.perform_all_later([job.build() for _ in range(10)])
+        work(app)
+    until(lambda: not meter.on)
+    (first,) = tmp_path.glob("first.metrics-*.csv")
+    assert len(rows(first)) == found
+    monkeypatch.undo()
+    meter.toggle(str(tmp_path), "second")
+    assert meter.on, "it had ended: this begins one"
 
 
 def test_what_is_wrong_is_said(app: App, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_quiet_takes_no_more_and_stays(trial: Trial, number: int) -> None:
     trial.until("slow", 2)
     workers = running.workers(2)
     running.tell(number)
-    running.says("nobroker.worker: stopped", 2)
+    running.says("nobroker.worker: event=stopped", 2)
     trial.later("quick", count=5)
     with trial.queue() as queue:
         assert [job.state for job in queue.list_jobs()] == ["done"] * 2 + ["ready"] * 5
@@ -183,6 +184,48 @@ def test_the_hook_for_usr2(trial: Trial) -> None:
     trial.until("usr2", 1)
     wait_for(lambda: len(list((trial.home / "data").glob("*metrics*"))) >= 2, lambda: str(running.log()))
     assert running.end() == 0
+
+
+def recorders(running: Running, what: str) -> Counter[int]:
+    """How often each process said that of a recording."""
+    words = f" event=metrics.{what} "
+    return Counter(int(line.split()[0]) for line in running.log().splitlines() if words in line)
+
+
+def test_a_worker_that_replaces_another_records_as_the_others_do(trial: Trial) -> None:
+    running = trial.program("workers=(WorkerConfig(processes=2),)")
+    first, second = running.workers(2)
+    running.tell(signal.SIGUSR2)
+    running.says("event=metrics.started", 2)
+    os.kill(first, signal.SIGKILL)
+    running.says("event=metrics.started", 3)
+    (third,) = set(running.children()) - {second}
+    assert recorders(running, "started") == Counter([first, second, third])
+    running.tell(signal.SIGUSR2)
+    running.says("event=metrics.stopped", 2)
+    assert recorders(running, "stopped") == Counter([second, third])
+    os.kill(second, signal.SIGKILL)
+    running.says("started concurrency", 4)
+    (fourth,) = set(running.children()) - {third}
+    running.tell(signal.SIGUSR2)
+    running.says("event=metrics.started", 5)
+    assert recorders(running, "started") == Counter([first, second, third, third, fourth])
+    assert running.end() == 0
+    assert recorders(running, "stopped") == Counter([second, third, third, fourth])
+
+
+def test_recordings_that_ended_by_themselves_can_be_begun_again(trial: Trial) -> None:
+    running = trial.program(
+        "workers=(WorkerConfig(processes=2),)",
+        before="from nobroker.running import metrics\nmetrics.TOGGLED_S = 0.01",
+    )
+    workers = running.workers(2)
+    for times in (1, 2):
+        running.tell(signal.SIGUSR2)
+        running.says("event=metrics.stopped", 2 * times)
+        assert recorders(running, "started") == Counter(workers * times)
+    assert running.end() == 0
+    assert recorders(running, "stopped") == Counter(workers * 2)
 
 
 # -- a stop at any moment of the start

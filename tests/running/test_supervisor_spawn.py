@@ -37,12 +37,31 @@ def test_they_work_are_replaced_and_end(trial: Trial) -> None:
     assert {job.state for job in trial.jobs()} == {"done"}
 
 
+def test_their_log_is_json_too(trial: Trial) -> None:
+    ids = trial.later("quick", count=2)
+    running = trial.run("--processes", "2", "--start-method", "spawn", "--log-format", "json")
+    running.says('"event": "job.finished"', 2)
+    running.says('"event": "started"', 2)
+    workers = set(running.children())
+    assert running.end() == 0
+    *logged, report = running.log().splitlines()
+    assert "2 " in report, "the last line is no log: it goes to standard output"
+    lines = [json.loads(line) for line in logged]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+    assert {line["pid"] for line in lines if line.get("event") == "process.started"} == workers
+    found = [line for line in lines if line.get("event") == "job.finished"]
+    assert sorted(line["id"] for line in found) == sorted(ids)
+    assert {(line["class"], line["outcome"], line["logger"]) for line in found} == {
+        ("quick", "done", "nobroker.metrics")
+    }
+
+
 def test_a_restart_loads_new_code(trial: Trial) -> None:
     running = trial.run("--processes", "2", "--start-method", "spawn")
     running.workers(2)
     trial.add("@app.job(name='quick2')\ndef newer():\n    note('newer')\n")
     running.tell(signal.SIGHUP)
-    running.says("nobroker.worker: stopped", 2)
+    running.says("nobroker.worker: event=stopped", 2)
     trial.later("newer")
     trial.until("newer", 1)
     assert running.end() == 0

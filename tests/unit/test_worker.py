@@ -63,7 +63,7 @@ def test_a_result_that_cannot_be_stored_is_dropped_and_the_job_is_done(
     assert stats.succeeded == 3
     assert stats.failed == 0
     assert [job.result for job in queue.jobs.values()] == [0, None, 2]
-    assert [r.facts["job"] for r in caplog.records if r.event == "result_not_stored"] == ["job-1"]  # type: ignore[attr-defined]
+    assert [r.facts["id"] for r in caplog.records if r.event == "result_not_stored"] == ["job-1"]  # type: ignore[attr-defined]
 
 
 def test_raising_means_nack_until_the_job_is_dead(queue: FakeQueue) -> None:
@@ -379,11 +379,16 @@ def test_log_lines_have_a_stable_key_and_cannot_be_forged(
     queue.enqueue(1)
 
     def handler(job: Job) -> None:
-        raise ValueError("bad\rstarted concurrency=9")
+        raise ValueError("bad\revent=started concurrency=9")
 
     with caplog.at_level(logging.INFO, "nobroker.worker"):
         work(queue, handler)
     lines = [record.getMessage() for record in caplog.records]
-    assert [line.split()[0] for line in lines] == ["started", "job_failed", "stopping", "stopped"]
-    assert "job='job-0'" in lines[1]
+    assert [line.split()[0] for line in lines] == [
+        "event=started",
+        "event=job_failed",
+        "event=stopping",
+        "event=stopped",
+    ]
+    assert " id=job-0 " in lines[1]
     assert "\r" not in lines[1]

@@ -61,8 +61,8 @@ class TestRetryLater:
         with caplog.at_level(logging.INFO, "nobroker.worker"):
             work(queue, raising(lambda job: RetryLater(timedelta(minutes=2))))
         lines = [record.getMessage() for record in caplog.records]
-        assert "job_given_back job='job-0' attempt=1 delay_s=120.0 state='ready'" in lines
-        assert not any(line.startswith("job_failed") for line in lines)
+        assert "event=job_given_back id=job-0 attempt=1 delay_s=120.0 state=ready" in lines
+        assert not any(line.startswith("event=job_failed") for line in lines)
 
 
 class TestDead:
