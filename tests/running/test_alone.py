@@ -116,7 +116,7 @@ def test_a_program_is_quiet_and_leaves_or_stays(trial: Trial, number: int) -> No
     staying = trial.calls()
     trial.until("slow", 3)
     staying.tell(number)
-    staying.says("nobroker.worker stopped")
+    staying.says("nobroker.worker event=stopped")
     trial.later("quick")
     assert "WorkerStats" not in staying.log()
     assert staying.end() == 0

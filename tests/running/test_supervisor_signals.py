@@ -132,7 +132,7 @@ def test_recurring_tasks_go_on_while_it_is_quiet(trial: Trial) -> None:
     running = trial.run("--processes", "2")
     trial.until("ticks", 1)
     running.tell(signal.SIGUSR1)
-    running.says("nobroker.worker: stopped", 2)
+    running.says("nobroker.worker: event=stopped", 2)
     with trial.queue() as queue:
         before = queue.stats(lane="default").ready
         wait_for(lambda: queue.stats(lane="default").ready >= before + 2, running.log)
