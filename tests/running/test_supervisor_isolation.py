@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -123,17 +124,53 @@ def test_a_flood_of_crashes_is_worked_off_and_nothing_is_given_up(trial: Trial) 
     assert running.end() == 0
 
 
-def test_what_can_not_let_go_itself_is_given_back_for_it(trial: Trial) -> None:
-    trial.add("@app.job\ndef hold():\n    note('hold')\n    ctypes.PyDLL(None).sleep(600)\n")
-    trial.later("hold", count=3)
+HELD = """
+@app.job
+def hold():
+    libc, line = ctypes.PyDLL(None), f"{os.getpid()}\\n".encode()  # calls of it hold the interpreter
+    file = os.open("hold", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    sys.setswitchinterval(600)  # no other thread comes in between the two
+    libc.write(file, line, len(line))
+    libc.open(b"let_go", os.O_RDONLY)  # a pipe: until somebody opens its other end
+    sys.setswitchinterval(0.005)
+"""
+
+
+@pytest.mark.parametrize(
+    "worker, waiting",
+    [("isolation='process', threads=3", 0), ("processes=3", 0), ("processes=3, batch=3", 6)],
+)
+def test_what_can_not_let_go_itself_is_given_back_for_it(trial: Trial, worker: str, waiting: int) -> None:
+    trial.add(HELD)
+    os.mkfifo(trial.home / "let_go")
+    trial.later("hold", count=3 + waiting)
     running = trial.program(
-        ISOLATED + ", shutdown_timeout=0.1",
+        f"workers=(WorkerConfig({worker}),), shutdown_timeout=0.1",
         before="from nobroker.running import children\nchildren.KILL_AFTER_S = 0.3",
     )
     trial.until("hold", 3)
     assert running.end() == 1
     assert running.log().count("how=SIGKILL") == 3
-    assert [(job.state, job.attempts) for job in trial.jobs()] == [("ready", 0)] * 3
+    found = sorted((str(job.state), job.attempts) for job in trial.jobs())
+    assert found == [("leased", 1)] * waiting + [("ready", 0)] * 3, "what had not begun has its lease"
+
+
+def test_who_holds_the_interpreter_sees_that_the_supervisor_is_gone_when_it_lets_go(trial: Trial) -> None:
+    trial.add(HELD)
+    os.mkfifo(trial.home / "let_go")
+    trial.later("hold", count=1)
+    running = trial.program("workers=(WorkerConfig(processes=2),), shutdown_timeout=0.1")
+    ((pid,),) = trial.until("hold", 1)
+    running.tell(signal.SIGKILL)
+    running.process.wait()
+    wait_for(lambda: running.session() == [int(pid)], running.log)
+    told = f"event=process.orphaned pid={pid}:"
+    assert told not in running.log()
+    with open(os.open(trial.home / "let_go", os.O_WRONLY | os.O_NONBLOCK), "wb"):  # it still waits there
+        wait_for(lambda: not running.session(), running.log)
+    assert told in running.log()
+    ((state, attempts),) = [(job.state, job.attempts) for job in trial.jobs()]
+    assert (state, attempts) in (("done", 1), ("ready", 0)), "it had come to its end, or was given back"
 
 
 # -- what was recorded in the last moment
