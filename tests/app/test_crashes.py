@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -57,14 +58,19 @@ def test_kills(tmp_path: Path, round_: int, request: pytest.FixtureRequest) -> N
             wait_until(tmp_path, worker, lambda log, moment=moment: len(log) >= moment)
             worker.kill()
     with child(tmp_path) as worker:
-        wait_until(tmp_path, worker, is_over)
+        # Who was killed last may have written its line, and no ack.
+        wait_until(tmp_path, worker, lambda log: is_over(log) and all_done(tmp_path))
         worker.terminate()
-        assert worker.wait(60) == 0
+        assert worker.wait(60) in (0, -signal.SIGTERM), "the latter when it has just been started"
     judge(lines(tmp_path))
     with Queue(tmp_path / "jobs") as queue:
-        stats = queue.stats()
-        assert (stats.ready, stats.delayed, stats.dead) == (0, 0, 0)
         assert queue.check() == []
+
+
+def all_done(directory: Path) -> bool:
+    with Queue(directory / "jobs") as queue:
+        stats = queue.stats()
+    return (stats.ready, stats.delayed, stats.leased, stats.dead) == (0, 0, 0, 0)
 
 
 def is_over(log: list[str]) -> bool:
