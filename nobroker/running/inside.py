@@ -14,8 +14,14 @@ from nobroker.running import notify
 
 MARK: Final = "_NOBROKER_INSIDE"
 """In the environment of jobs: the pid of the supervisor."""
-SWITCHES: Final = ("NOBROKER_PROCESSES",)
-"""What makes a program a supervisor, in its environment."""
+SWITCHES: Final = (
+    "NOBROKER_PROCESSES",
+    "NOBROKER_ISOLATION",
+    "NOBROKER_MEMORY_RECYCLE_AT",
+    "NOBROKER_MAX_JOBS",
+    "NOBROKER_CGROUP_MEMORY_MAX",
+)
+"""What makes a program a supervisor, in its environment: all that `plans.needs_supervisor` looks at."""
 
 _inside: list[int] = []
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from nobroker import ConfigError
+from nobroker.running import settings
 from nobroker.running.config import RunConfig, SchedulerConfig, WorkerConfig
+from nobroker.running.inside import SWITCHES
 from nobroker.running.plans import (
     FIRST_PAUSE_S,
     End,
@@ -18,6 +21,8 @@ from nobroker.running.plans import (
     no_room,
     places,
 )
+
+from .conftest import Load
 
 
 def config(*workers: WorkerConfig, **more: Any) -> RunConfig:
@@ -37,6 +42,19 @@ def test_one_process_needs_no_supervisor() -> None:
 )  # fmt: skip
 def test_what_is_replaced_or_more_than_one_needs_one(worker: dict[str, Any]) -> None:
     assert needs_supervisor(config(WorkerConfig(**worker)))
+
+
+def test_every_variable_that_makes_one_needed_is_taken_from_the_children(loaded: Load) -> None:
+    found = set()
+    for setting in settings.ALL:
+        for value in ("2", "1G", "process", "true", "a"):
+            try:
+                said = loaded(None, {setting.variable: value}).config
+            except ConfigError:
+                continue  # of another kind
+            if needs_supervisor(said):
+                found.add(setting.variable)
+    assert found == set(SWITCHES)
 
 
 def test_workers_of_two_kinds_need_one() -> None:

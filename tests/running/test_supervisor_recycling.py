@@ -138,27 +138,44 @@ def environment():
 """
 
 
-@pytest.mark.parametrize("switch", ["option", "environment", "file"])
+SWITCHED_ON = {
+    "PROCESSES": "2",
+    "ISOLATION": "process",
+    "MEMORY_RECYCLE_AT": "10G",
+    "MAX_JOBS": "1000",
+    "CGROUP_MEMORY_MAX": "10G",
+}
+
+
+@pytest.mark.parametrize("switch", ["option", "environment", "spawn", "isolation", "file"])
 def test_no_grandchildren_whatever_made_it_a_supervisor(trial: Trial, switch: str) -> None:
     trial.add(NESTED)
     trial.later("quick", count=9)
     trial.later("environment")
+    left: dict[str, str] = {}
     if switch == "option":
         running = trial.run("--processes", "2")
-    elif switch == "environment":
-        running = trial.run(NOBROKER_PROCESSES="2")
-    else:
+    elif switch == "file":
         (trial.home / "queue.yml").write_text("workers: [{processes: 2}]\n")
         running = trial.run()
+    elif switch == "isolation":
+        left = {"NOBROKER_THREADS": "2"}  # it takes as many processes
+        running = trial.run(NOBROKER_ISOLATION="process", **left)
+    else:
+        left = {"NOBROKER_START_METHOD": "spawn"} if switch == "spawn" else {}
+        running = trial.run(**{f"NOBROKER_{name}": value for name, value in SWITCHED_ON.items()}, **left)
     workers = running.workers(2)
     assert {int(parent) for _, parent in trial.until("quick", 9)} == {running.pid}
-    assert trial.until("environment", 1)[0][1:] == ["[]"]
+    assert trial.until("environment", 1)[0][1:] == [str(sorted(left))]
     trial.later("nested", "call")
     assert trial.until("nested", 1)[-1][1:] == ["NestedRunError"]
     trial.later("nested", "program")
     *_, said = trial.until("nested", 2)
     assert said[1] == "2"
     assert "processes=1" in " ".join(said)
+    if switch != "file":
+        trial.later("nested", "single")
+        assert trial.until("nested", 3)[-1][1:] == ["0"], "one process here, and nothing to do"
     assert sorted(running.session()) == sorted([running.pid, *workers])
     assert running.end() == 0
 
