@@ -18,10 +18,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # A queue directory set for daily work is no place for tests.
 os.environ.pop("NOBROKER_DIR", None)
 
-# A shell starts what runs in the background with this signal ignored, and children inherit that; tests that
+# A shell starts what runs in the background with some signals ignored, and children inherit that; tests that
 # interrupt would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+for name in ("SIGQUIT", "SIGHUP"):
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 # The same examples each time and no deadline: a busy machine is not a defect.
 settings.register_profile(

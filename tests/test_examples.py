@@ -76,7 +76,8 @@ def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "making the tables" not in second
     skipped = re.search(r"skipping (\d+) rows that are there", second)
     assert skipped is not None
-    assert 90 <= int(skipped[1]) < 300
+    # It was killed at row 100 or later; its last checkpoint is up to 100 ms older, at 3 ms or more for a row.
+    assert 60 <= int(skipped[1]) < 300
     assert "300 rows are in the file," in second
     assert shown.splitlines()[-1] == "300 in the database"
     assert states(tmp_path / "importing-data") == NOTHING_LEFT

@@ -61,7 +61,8 @@ class LimitsMachine(QueueMachine):
         exclusive: str | None,
         fair: tuple[str, int] | None,
     ) -> None:
-        self.enter(h, count, priority, delay, lane, own, limits, rates, exclusive, fair)
+        options = {"priority": priority, "delay": delay, "lane": lane, "exclusive": exclusive}
+        self.enter(h, count, own, limits, rates, fair, **options)
 
     @rule(
         h=handles,
@@ -74,20 +75,18 @@ class LimitsMachine(QueueMachine):
         self, h: int, lane: str, priority: int, limit: int, exclusive: str | None
     ) -> None:
         """They share a key, and nothing else holds them back."""
-        self.enter(h, 1, priority, 0, lane, None, [Limit("k", limit)], [], exclusive, None)
+        options = {"priority": priority, "lane": lane, "exclusive": exclusive}
+        self.enter(h, 1, None, [Limit("k", limit)], [], None, **options)
 
     def enter(
         self,
         h: int,
         count: int,
-        priority: int,
-        delay: float,
-        lane: str,
         own: str | None,
         limits: list[Limit],
         rates: list[Rate],
-        exclusive: str | None,
         fair: tuple[str, int] | None,
+        **options: Any,
     ) -> None:
         model = self.write()
         rooms = [
@@ -99,8 +98,7 @@ class LimitsMachine(QueueMachine):
             if rate.on_throttle == "discard"
         ]
         room = max(0, min(rooms, default=count))
-        options: dict[str, Any] = {"priority": priority, "delay": delay, "lane": lane}
-        options |= {"limits": limits, "rates": rates, "exclusive": exclusive}
+        options |= {"limits": limits, "rates": rates}
         if fair is not None:
             options |= {"fair_key": fair[0], "fair_weight": fair[1]}
         if own is not None:

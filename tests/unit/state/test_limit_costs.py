@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -44,12 +45,13 @@ def steps_of(action: Callable[[], Any]) -> int:
         nonlocal number
         number += event in ("call", "c_call")
 
-    before = sys.getprofile()
+    gc.disable()  # others may want to be told of collections
     sys.setprofile(count)
     try:
         action()
     finally:
-        sys.setprofile(before)
+        sys.setprofile(None)
+        gc.enable()
     return number
 
 
