@@ -59,7 +59,7 @@ class Waiters:
         fd = self._descriptor()
         timeout_s = min(max(timeout_s, 0.0), LONGEST_WAIT_S)
         if fd is None:
-            return self._wait_polling(min(timeout_s, POLL_S))
+            return self._wait_polling(min(timeout_s, POLL_S), ticket)
         pipe = receive, send = os.pipe()
         with self._mutex:
             self._wakers.add(pipe)
@@ -93,11 +93,10 @@ class Waiters:
             if not left:
                 return False
 
-    def _wait_polling(self, timeout_s: float) -> bool:
+    def _wait_polling(self, timeout_s: float, ticket: int | None) -> bool:
         with self._condition:
-            generation = self._generation
-            self._condition.wait_for(lambda: self._generation != generation, timeout_s)
-            return self._generation != generation
+            seen = self._generation if ticket is None else ticket
+            return self._condition.wait_for(lambda: self._closed or self._generation != seen, timeout_s)
 
     def send(self) -> None:
         """Wake one waiter of any process. A handle that is closed meanwhile wakes nobody."""

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -93,35 +94,45 @@ def test_another_waiter_may_be_quicker(tmp_path: Path, monkeypatch: pytest.Monke
     waiters.close()
 
 
-def test_a_waker_between_the_look_and_the_wait_is_not_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("act", [Waiters.wake_local, Waiters.close])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_comes_between_the_look_and_the_wait_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Waiters], None], moment: str
 ) -> None:
+    """Nor is what a close has closed read from: another file may have its number by now."""
     waiters = waiting(tmp_path / "wake")
     descriptor = waiters._descriptor
 
     def meanwhile() -> int | None:
-        waiters.wake_local()
-        return descriptor()
+        if moment == "before":
+            act(waiters)
+        fd = descriptor()
+        if moment == "after":
+            act(waiters)
+        return fd
 
+    ticket = waiters.ticket()
     monkeypatch.setattr(waiters, "_descriptor", meanwhile)
-    assert waiters.wait(60, waiters._generation) is True
-    assert waiters.wait(0.0) is False, "without a ticket only what comes later counts"
+    assert waiters.wait(60, ticket) is True
+    monkeypatch.undo()
     waiters.close()
 
 
-def test_a_close_between_the_look_and_the_wait_is_not_missed(
+def test_without_a_ticket_only_what_comes_later_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is what was closed read from: another file may have its number by now."""
+    """But for a close."""
     waiters = waiting(tmp_path / "wake")
+    waiters.wake_local()
+    assert waiters.wait(0.0) is False
     descriptor = waiters._descriptor
 
-    def meanwhile() -> int | None:
+    def closed() -> int | None:
         fd = descriptor()
         waiters.close()
         return fd
 
-    monkeypatch.setattr(waiters, "_descriptor", meanwhile)
+    monkeypatch.setattr(waiters, "_descriptor", closed)
     assert waiters.wait(60) is True
 
 
